@@ -1,0 +1,205 @@
+package nft
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// conn asks the kernel and understands its answers.
+type conn struct {
+	transport
+	buf      []byte
+	seq      uint32
+	received int // bytes
+}
+
+const (
+	// dumpBuffer is the size of the datagrams that a dump is given in: the kernel
+	// makes them as large as the buffer of the read, up to 32 KiB. Each datagram
+	// of a rule dump begins with a walk from the start, so that small ones cost
+	// quadratic time.
+	dumpBuffer = 32 << 10
+	// answerTimeout is how long the kernel may take for one answer. It answers
+	// within sendmsg, but may have to load a module or wait for another writer.
+	answerTimeout = 20 * time.Second
+)
+
+// errInterrupted says that the ruleset changed during a dump, so that the dump
+// may lack something.
+var errInterrupted = errors.New("the ruleset changed while it was read")
+
+// refusal is an errno from the kernel, with the kernel's words if it had any.
+type refusal struct {
+	seq   uint32
+	errno unix.Errno
+	words string
+}
+
+func (r *refusal) Error() string {
+	if r.words != "" {
+		return fmt.Sprintf("%v (%s)", r.errno, r.words)
+	}
+	return r.errno.Error()
+}
+
+func (r *refusal) Unwrap() error { return r.errno }
+
+func newConn(t transport) *conn {
+	return &conn{transport: t, buf: make([]byte, dumpBuffer)}
+}
+
+// request sends one message and hands each answer to f until the answer is
+// complete: after one message, or after the end of a dump.
+func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) error) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	c.seq++
+	if err := c.send(m.number(c.seq)); err != nil {
+		return err
+	}
+	dump := binary.NativeEndian.Uint16(m[6:])&unix.NLM_F_DUMP == unix.NLM_F_DUMP
+	interrupted := false
+	for {
+		n, err := c.receive(ctx, c.buf)
+		if err != nil {
+			return err
+		}
+		c.received += n
+		for b := c.buf[:n]; len(b) > 0; {
+			var h header
+			if h, b, err = nextMessage(b); err != nil {
+				return err
+			}
+			if h.seq != c.seq {
+				continue // the rest of an answer that an error cut short
+			}
+			interrupted = interrupted || h.flags&unix.NLM_F_DUMP_INTR != 0
+			switch h.typ {
+			case unix.NLMSG_ERROR:
+				if err := errorOf(h); err != nil {
+					return err
+				}
+				return nil
+			case unix.NLMSG_DONE:
+				if err := doneError(h); err != nil {
+					return err
+				}
+				if interrupted {
+					return errInterrupted
+				}
+				return nil
+			}
+			if len(h.body) < sizeofNfgenmsg {
+				return errMalformed
+			}
+			if err := f(h.body[sizeofNfgenmsg:]); err != nil {
+				return err
+			}
+			if !dump {
+				return nil
+			}
+		}
+	}
+}
+
+// commit sends a batch, which the kernel applies whole or not at all, and only if
+// the ruleset's generation is still the given one. Its last message asks for an
+// acknowledgement, so that there is an answer in any case. (Acknowledgements of
+// the messages that frame the batch are not sent by all kernels; one for each
+// message could overflow the socket.)
+func (c *conn) commit(ctx context.Context, generation uint32, messages []message) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	begin := newMessage(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES).
+		uint32(unix.NFNL_BATCH_GENID, generation)
+	end := newMessage(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
+	last := messages[len(messages)-1]
+	binary.NativeEndian.PutUint16(last[6:], binary.NativeEndian.Uint16(last[6:])|unix.NLM_F_ACK)
+
+	c.seq++
+	first := c.seq
+	batch := append([]byte(nil), begin.number(c.seq)...)
+	for _, m := range messages {
+		c.seq++
+		batch = append(batch, m.number(c.seq)...)
+	}
+	acked := c.seq
+	c.seq++
+	batch = append(batch, end.number(c.seq)...)
+	if err := c.send(batch); err != nil {
+		return err
+	}
+	for {
+		n, err := c.receive(ctx, c.buf)
+		if err != nil {
+			return err
+		}
+		c.received += n
+		for b := c.buf[:n]; len(b) > 0; {
+			var h header
+			if h, b, err = nextMessage(b); err != nil {
+				return err
+			}
+			if h.typ != unix.NLMSG_ERROR || h.seq < first || h.seq > c.seq {
+				continue
+			}
+			err := errorOf(h)
+			var r *refusal
+			if errors.As(err, &r) {
+				r.seq -= first + 1 // now the message's index, -1 for the batch's begin
+			}
+			if err != nil || h.seq == acked {
+				return err
+			}
+		}
+	}
+}
+
+// errorOf is the error of an error message, nil if it is an acknowledgement. The
+// offending request follows the errno, then the attributes of an extended
+// acknowledgement.
+func errorOf(h header) error {
+	if len(h.body) < sizeofErrorCode+sizeofNlmsghdr {
+		return errMalformed
+	}
+	code := int32(binary.NativeEndian.Uint32(h.body))
+	if code == 0 {
+		return nil
+	}
+	r := &refusal{seq: h.seq, errno: unix.Errno(-code)}
+	if h.flags&unix.NLM_F_ACK_TLVS != 0 {
+		skip := sizeofNlmsghdr // of the request
+		if h.flags&unix.NLM_F_CAPPED == 0 {
+			skip = align(int(binary.NativeEndian.Uint32(h.body[sizeofErrorCode:])))
+		}
+		if skip >= 0 && sizeofErrorCode+skip <= len(h.body) {
+			r.words = words(h.body[sizeofErrorCode+skip:])
+		}
+	}
+	return r
+}
+
+// doneError is the error that ended a dump, if any.
+func doneError(h header) error {
+	if len(h.body) < sizeofErrorCode {
+		return nil
+	}
+	if code := int32(binary.NativeEndian.Uint32(h.body)); code < 0 {
+		return &refusal{seq: h.seq, errno: unix.Errno(-code), words: words(h.body[sizeofErrorCode:])}
+	}
+	return nil
+}
+
+func words(attrs []byte) string {
+	for a := (attributes{rest: attrs}); a.next(); {
+		if a.typ == unix.NLMSGERR_ATTR_MSG {
+			return string(cstring(a.data))
+		}
+	}
+	return ""
+}
