@@ -1,0 +1,78 @@
+// Command unflannel finds what Flannel left in a node's firewall and removes it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// The exit statuses.
+const (
+	exitNothingLeft = 0
+	exitLeft        = 1
+	exitFailed      = 2
+)
+
+func main() {
+	// A network namespace belongs to a thread: --netns moves this one, and all
+	// sockets and child processes come from it.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	p := program{name: filepath.Base(os.Args[0]), stdout: os.Stdout, stderr: os.Stderr}
+	status := p.main(ctx, os.Args[1:])
+	stop()
+	os.Exit(status)
+}
+
+// program is one call of the command.
+type program struct {
+	name           string // by which it was called: it may be installed under another
+	stdout, stderr io.Writer
+}
+
+func (p program) main(ctx context.Context, args []string) int {
+	status, err := p.verb(ctx, args)
+	if err != nil {
+		fmt.Fprintf(p.stderr, "%s: %v\n", p.name, err)
+	}
+	return status
+}
+
+func (p program) verb(ctx context.Context, args []string) (int, error) {
+	if len(args) == 0 {
+		return exitFailed, fmt.Errorf("no verb given: use check, clean, version or help (%s help)", p.name)
+	}
+	verb, args := args[0], args[1:]
+	switch verb {
+	case "check", "clean":
+		s := settings{verb: verb}
+		err := s.parse(args)
+		if errors.Is(err, errHelp) {
+			return exitNothingLeft, p.help(verb)
+		}
+		if err != nil {
+			return exitFailed, fmt.Errorf("%w (%s help %s)", err, p.name, verb)
+		}
+		return p.run(ctx, s)
+	case "version", "--version":
+		_, err := fmt.Fprintln(p.stdout, versionLine(p.name))
+		return exitNothingLeft, err
+	case "help", "--help", "-h":
+		topic := ""
+		if len(args) > 0 {
+			topic = args[0]
+		}
+		if err := p.help(topic); err != nil {
+			return exitFailed, err
+		}
+		return exitNothingLeft, nil
+	}
+	return exitFailed, fmt.Errorf("%s (%s help)", unknown("verb", verb, verbs), p.name)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/vishvananda/netns"
+
+	"github.com/unflannel/unflannel"
+	"github.com/unflannel/unflannel/legacy"
+	"github.com/unflannel/unflannel/nft"
+)
+
+// run does what check or clean were asked to, and says it everywhere.
+func (p program) run(ctx context.Context, s settings) (int, error) {
+	log := newLogger(p.stderr, s)
+	if s.netns != "" {
+		if err := enter(s.netns); err != nil {
+			return exitFailed, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+
+	do := unflannel.Check
+	if s.verb == "clean" {
+		do = unflannel.Clean
+	}
+	options := unflannel.Options{Families: s.families, DryRun: s.dryRun, Logger: log}
+	report, err := do(ctx, options, s.newBackends(log)...)
+	for _, e := range report.Errors {
+		log.Error(e.Message)
+	}
+	if err := writeReport(p.stdout, s.output, report); err != nil {
+		return exitFailed, fmt.Errorf("write the result: %w", err)
+	}
+	if err := writeTerminationLog(s.termLog, report.Summary); err != nil {
+		log.Warn("the summary could not be written for Kubernetes", "error", err)
+	}
+	return exitStatus(report, err), nil
+}
+
+func exitStatus(r *unflannel.Report, err error) int {
+	switch {
+	case r.Outcome == unflannel.Left:
+		return exitLeft
+	case r.Outcome == unflannel.NothingLeft && err == nil:
+		return exitNothingLeft
+	}
+	return exitFailed
+}
+
+func (s settings) newBackends(log *slog.Logger) []unflannel.Backend {
+	var backends []unflannel.Backend
+	for _, name := range s.backends {
+		switch name {
+		case "nft":
+			b := nft.New()
+			b.Logger = log
+			backends = append(backends, b)
+		case "legacy":
+			b := legacy.New()
+			b.Logger, b.HostRoot = log, s.hostRoot
+			if s.lockWait > 0 {
+				b.LockWait = s.lockWait
+			}
+			backends = append(backends, b)
+		}
+	}
+	return backends
+}
+
+// enter moves this thread to another network namespace. main has locked it.
+func enter(path string) error {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	defer ns.Close()
+	if err := netns.Set(ns); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w; this needs the capability CAP_SYS_ADMIN", path, err)
+	}
+	return nil
+}
+
+func newLogger(w io.Writer, s settings) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelWarn}
+	if s.verbose {
+		options.Level = slog.LevelDebug
+	}
+	if s.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// writeTerminationLog writes the summary where Kubernetes looks for it. The file
+// is never created: outside of a pod there is none.
+func writeTerminationLog(path, summary string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, summary)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
