@@ -48,11 +48,14 @@ type Snapshot struct {
 type Table struct {
 	Family Family
 	Name   string
+	Handle uint64 // nf_tables' handle; 0 in legacy
 	// Owner is the netlink port of the process that owns the table (nf_tables'
 	// flag "owner"), usually its process id; 0 for none. Nobody else can change
 	// such a table.
 	Owner  uint32
 	Chains []*Chain // those of the query that exist, in its order
+	// Others counts what else is in an nf_tables table: other chains, sets, objects.
+	Others int
 }
 
 // Chain is a chain with all that it holds and all that refers to it.
@@ -85,4 +88,5 @@ type Removal struct {
 	Rules []Rule   // each deleted where it stands
 	Flush []*Chain // emptied, but kept
 	Drop  []*Chain // emptied and deleted
+	Whole bool     // the table itself, with all in it (nf_tables only)
 }

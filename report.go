@@ -2,6 +2,8 @@ package unflannel
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +20,11 @@ type Report struct {
 	Summary       string         `json:"summary"` // the outcome in a sentence
 	Backends      []BackendState `json:"backends"`
 	Findings      []Finding      `json:"findings"`
-	Errors        []Problem      `json:"errors"`
+	// NotTouched are things that only mention Flannel. They have no effect on the
+	// outcome. Only what is read on the way is listed: the built-in chains where
+	// Flannel's rules stand, and what Flannel's own rules refer to.
+	NotTouched []Finding `json:"notTouched"`
+	Errors     []Problem `json:"errors"`
 }
 
 // Outcome is what holds when the run has ended.
@@ -47,9 +53,10 @@ type Kind string
 // The kinds of findings.
 const (
 	KindJump      Kind = "jump"       // a rule of another chain that jumps or goes to a chain of Flannel's
-	KindRule      Kind = "rule"       // a rule in a chain of Flannel's
+	KindRule      Kind = "rule"       // a rule in a chain of Flannel's, or of Flannel's in a built-in chain
 	KindChain     Kind = "chain"      // a chain of Flannel's itself
 	KindBaseChain Kind = "base-chain" // a chain with such a name that cannot be Flannel's, as it has a hook
+	KindTable     Kind = "table"      // a table of Flannel's nftables mode
 )
 
 // State is what became of a [Finding].
@@ -60,6 +67,10 @@ const (
 	StateFound   State = "found"   // it is there; nobody tried to remove it
 	StateRemoved State = "removed" // it was there, its removal was asked for, and a fresh look no longer finds it
 	StateLeft    State = "left"    // it is there and clean could not remove it
+	// StateSuspected: it is there and looks like Flannel's, but nothing in it says
+	// so. It is removed only when its network is asked for.
+	StateSuspected  State = "suspected"
+	StateNotTouched State = "not-touched" // it only mentions Flannel
 )
 
 // Finding is one thing that is Flannel's, or bears its name.
@@ -75,6 +86,11 @@ type Finding struct {
 	Packets  *uint64 `json:"packets,omitempty"` // absent where nothing is counted
 	Bytes    *uint64 `json:"bytes,omitempty"`
 	State    State   `json:"state"`
+	// Versions are the versions of Flannel that write such a thing, Effect is what it
+	// does to traffic, and Networks are the cluster networks that it tells of.
+	Versions string         `json:"flannelVersions,omitempty"`
+	Effect   string         `json:"effect,omitempty"`
+	Networks []netip.Prefix `json:"networks,omitempty"`
 	// Reason says why it is not, or cannot be, removed, and what to do about it.
 	Reason string `json:"reason,omitempty"`
 }
@@ -94,39 +110,44 @@ func (r *Report) conclude() {
 	for _, f := range r.Findings {
 		n[f.State]++
 	}
-	present := n[StateFound] + n[StateLeft]
-	unknown := false
-	for _, b := range r.Backends {
-		unknown = unknown || b.State == "unknown"
-	}
+	present, suspected := n[StateFound]+n[StateLeft], n[StateSuspected]
+	unknown := slices.ContainsFunc(r.Backends, func(b BackendState) bool { return b.State == "unknown" })
 
-	var s strings.Builder
-	switch {
-	case r.Verb == "clean" && n[StateRemoved] > 0:
-		fmt.Fprintf(&s, "removed %s of Flannel's; ", things(n[StateRemoved]))
-	case r.DryRun && present > 0:
-		s.WriteString("dry run, nothing was changed: ")
+	var parts []string
+	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if n[StateRemoved] > 0 {
+		say("removed %s of Flannel", count(n[StateRemoved], "leftover"))
+	}
+	if present > 0 {
+		say("%s of Flannel on this node", count(present, "leftover"))
+	}
+	if suspected > 0 {
+		say("%s that may be Flannel's", count(suspected, "rule"))
 	}
 	switch {
 	case unknown:
 		r.Outcome = Unknown
-		if present > 0 {
-			fmt.Fprintf(&s, "%s there, and ", thingsAre(present))
-		}
-		fmt.Fprintf(&s, "it could not be told whether something is left: %s", r.Errors[0].Message)
-	case present > 0:
+		say("could not tell all that is left: %s", r.Errors[0].Message)
+	case present+suspected > 0:
 		r.Outcome = Left
-		fmt.Fprintf(&s, "%s left on this node", thingsAre(present))
-		if len(r.Errors) > 0 {
-			s.WriteString(": " + r.Errors[0].Message)
-		} else if reason := r.firstReason(); reason != "" {
-			s.WriteString(": " + reason)
+		switch reason := r.firstReason(); {
+		case len(r.Errors) > 0:
+			say("%s", r.Errors[0].Message)
+		case reason != "":
+			say("%s", reason)
+		case r.DryRun:
+			say("nothing was changed, as this was a dry run")
+		case r.Verb == "check":
+			say("clean removes them")
 		}
+	case len(r.Errors) > 0:
+		r.Outcome = NothingLeft
+		say("nothing of Flannel is left on this node, but: %s", r.Errors[0].Message)
 	default:
 		r.Outcome = NothingLeft
-		s.WriteString("nothing of Flannel's is left on this node")
+		say("nothing of Flannel is left on this node")
 	}
-	r.Summary = s.String()
+	r.Summary = strings.Join(parts, "; ")
 }
 
 func (r *Report) firstReason() string {
@@ -138,16 +159,9 @@ func (r *Report) firstReason() string {
 	return ""
 }
 
-func things(n int) string {
+func count(n int, what string) string {
 	if n == 1 {
-		return "1 thing"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d things", n)
-}
-
-func thingsAre(n int) string {
-	if n == 1 {
-		return "1 thing of Flannel's is"
-	}
-	return fmt.Sprintf("%d things of Flannel's are", n)
+	return fmt.Sprintf("%d %ss", n, what)
 }

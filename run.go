@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,10 @@ import (
 // Options narrow or extend what [Check] and [Clean] do. The zero Options do
 // everything on both families.
 type Options struct {
-	Families []Family     // the families to work on; nil for all
+	Families []Family // the families to work on; nil for all
+	// Networks are cluster networks of Flannel versions before v0.16.2, whose rules
+	// bear no name and no comment. Only for these networks are such rules removed.
+	Networks []netip.Prefix
 	DryRun   bool         // Clean removes nothing and reports what it would remove
 	Logger   *slog.Logger // where steps are logged, at level Debug; nil for nowhere
 }
@@ -56,17 +60,18 @@ func run(ctx context.Context, verb string, o Options, backends []Backend) (*Repo
 	}
 	report := &Report{
 		SchemaVersion: SchemaVersion, Verb: verb, DryRun: o.DryRun && verb == "clean",
-		Backends: []BackendState{}, Findings: []Finding{}, Errors: []Problem{},
+		Backends: []BackendState{}, Findings: []Finding{}, NotTouched: []Finding{}, Errors: []Problem{},
 	}
 	var errs []error
 	for _, b := range backends {
-		w := work{backend: b, log: o.Logger.With("backend", b.Name()), queries: queries(o.Families)}
+		w := work{backend: b, log: o.Logger.With("backend", b.Name()), queries: queries(o.Families), asked: o.Networks}
 		w.look(ctx)
 		if verb == "clean" && !o.DryRun {
 			w.clean(ctx)
 		}
 		report.Backends = append(report.Backends, w.states(o.Families)...)
 		report.Findings = append(report.Findings, w.findings()...)
+		report.NotTouched = append(report.NotTouched, w.notTouched...)
 		for _, err := range w.errors() {
 			report.Errors = append(report.Errors, problem(err))
 			errs = append(errs, err)
@@ -81,11 +86,14 @@ type work struct {
 	backend Backend
 	log     *slog.Logger
 	queries []Query
+	asked   []netip.Prefix
 
 	snapshot *Snapshot // of the newest look
 	readErr  error     // what that look could not read
 	found    []Finding // what it found, and
 	removals []Removal // what of that to remove
+
+	notTouched []Finding // what it saw that only mentions Flannel
 
 	attempts int
 	failed   map[place]error // tables that will not be tried again
@@ -101,16 +109,17 @@ type place struct {
 // look reads and decides anew. What was found before and is gone counts as removed.
 func (w *work) look(ctx context.Context) {
 	before := w.found
-	w.found, w.removals = nil, nil
+	w.found, w.removals, w.notTouched = nil, nil, nil
 	w.snapshot, w.readErr = w.backend.Read(ctx, w.queries)
 	if w.snapshot == nil {
 		w.snapshot = &Snapshot{}
 	}
 	for _, t := range w.snapshot.Tables {
-		found, removal := decide(w.backend.Name(), t)
-		w.found = append(w.found, found...)
-		if !removal.empty() && w.failed[place{t.Family, t.Name}] == nil {
-			w.removals = append(w.removals, removal)
+		d := decide(w.backend.Name(), t, w.asked)
+		w.found = append(w.found, d.findings...)
+		w.notTouched = append(w.notTouched, d.notTouched...)
+		if !d.removal.empty() && w.failed[place{t.Family, t.Name}] == nil {
+			w.removals = append(w.removals, d.removal)
 		}
 	}
 	w.log.Debug("looked", "generation", w.snapshot.Generation, "tables", len(w.snapshot.Tables),
@@ -200,8 +209,7 @@ func (w *work) findings() []Finding {
 	}
 	for i := range w.found {
 		f := &w.found[i]
-		f.State = StateFound
-		if w.attempts > 0 {
+		if f.State == StateFound && w.attempts > 0 {
 			f.State = StateLeft
 		}
 		if err := w.failed[place{f.Family, f.Table}]; err != nil && f.Reason == "" {

@@ -14,8 +14,9 @@ import (
 // Attributes that golang.org/x/sys lacks, from the kernel's
 // include/uapi/linux/netfilter/nf_tables.h.
 const (
-	nftaTableOwner = 7
-	tableFlagOwner = 2
+	nftaTableHandle = 4
+	nftaTableOwner  = 7
+	tableFlagOwner  = 2
 )
 
 // dataTypeVerdict is the data type of a verdict map (NFT_DATA_VERDICT of the same
@@ -103,6 +104,7 @@ func (c *conn) readTable(ctx context.Context, q unflannel.Query) (*unflannel.Tab
 		}
 		t.Chains = append(t.Chains, chain.Chain)
 	}
+	t.Others -= len(t.Chains)
 	return t, nil
 }
 
@@ -116,12 +118,19 @@ func (r *tableReader) head(ctx context.Context) (*unflannel.Table, error) {
 			switch a.typ {
 			case unix.NFTA_TABLE_FLAGS:
 				flags = be32(a.data)
+			case unix.NFTA_TABLE_USE:
+				t.Others = int(be32(a.data)) // less the chains, below
+			case nftaTableHandle:
+				t.Handle = be64(a.data)
 			case nftaTableOwner:
 				t.Owner = be32(a.data)
 			}
 		}
 		if flags&tableFlagOwner == 0 {
 			t.Owner = 0
+		}
+		if t.Handle == 0 {
+			return errMalformed
 		}
 		return a.err()
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +42,7 @@ func (b *Backend) Remove(ctx context.Context, s *unflannel.Snapshot, removals []
 // plan orders the removals: a chain can be deleted only when nothing refers to it
 // any more, so that all rules of all tables go first.
 func plan(removals []unflannel.Removal) []operation {
-	var rules, chains []operation
+	var rules, chains, tables []operation
 	for _, r := range removals {
 		family := families[r.Table.Family]
 		flush := func(chain string) message { // a handle more, and only that rule goes
@@ -64,8 +65,12 @@ func plan(removals []unflannel.Removal) []operation {
 				text(unix.NFTA_CHAIN_TABLE, r.Table.Name).uint64(unix.NFTA_CHAIN_HANDLE, c.Handle)
 			chains = append(chains, operation{m, "delete chain", c.Name, r.Table})
 		}
+		if r.Whole {
+			m := nftMessage(unix.NFT_MSG_DELTABLE, 0, family).uint64(nftaTableHandle, r.Table.Handle)
+			tables = append(tables, operation{m, "delete table", "", r.Table})
+		}
 	}
-	return append(rules, chains...)
+	return slices.Concat(rules, chains, tables)
 }
 
 // removeError names the operation that the kernel refused. What another writer can

@@ -4,36 +4,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/unflannel/unflannel"
 )
 
-func writeReport(w io.Writer, format string, r *unflannel.Report) error {
-	if format == "json" {
+func writeReport(w io.Writer, s settings, r *unflannel.Report) error {
+	if s.output == "json" {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		e.SetEscapeHTML(false)
 		return e.Encode(r)
 	}
-	return writeText(w, r)
+	return writeText(w, r, s.verbose)
 }
 
 // writeText writes a line for each finding, with the reason below where there is
-// one, and the summary.
-func writeText(w io.Writer, r *unflannel.Report) error {
+// one, what was not touched if wanted, and the summary.
+func writeText(w io.Writer, r *unflannel.Report, notTouched bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	reason := ""
-	for _, f := range r.Findings {
-		counters := ""
-		if f.Packets != nil && f.Bytes != nil {
-			counters = fmt.Sprintf("%d packets, %d bytes", *f.Packets, *f.Bytes)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", state(r, f), f.Backend, f.Family, f.Table, counters, f.Rule)
-		if f.Reason != "" && f.Reason != reason {
-			fmt.Fprintf(t, "\t%s\n", f.Reason)
-		}
-		reason = f.Reason
+	writeFindings(t, r, r.Findings)
+	if notTouched {
+		writeFindings(t, r, r.NotTouched)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -42,9 +35,38 @@ func writeText(w io.Writer, r *unflannel.Report) error {
 	return err
 }
 
+func writeFindings(t *tabwriter.Writer, r *unflannel.Report, findings []unflannel.Finding) {
+	for i, f := range findings {
+		counters := ""
+		if f.Packets != nil && f.Bytes != nil {
+			counters = fmt.Sprintf("%d packets, %d bytes", *f.Packets, *f.Bytes)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s%s\n", state(r, f), f.Backend, f.Family, f.Table, counters, f.Rule, remark(f))
+		last := i == len(findings)-1 || findings[i+1].Reason != f.Reason
+		if f.Reason != "" && last { // once for all that share it
+			fmt.Fprintf(t, "  because %s\n", f.Reason)
+		}
+	}
+}
+
+// remark says behind a rule what it does and who wrote it.
+func remark(f unflannel.Finding) string {
+	var parts []string
+	if f.Effect != "" {
+		parts = append(parts, f.Effect)
+	}
+	if f.Versions != "" {
+		parts = append(parts, "Flannel "+f.Versions)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "  # " + strings.Join(parts, "; ")
+}
+
 // state is what became of a finding, in a word or two.
 func state(r *unflannel.Report, f unflannel.Finding) string {
-	if r.DryRun && f.Reason == "" {
+	if r.DryRun && f.State == unflannel.StateFound && f.Reason == "" {
 		return "would remove"
 	}
 	return string(f.State)

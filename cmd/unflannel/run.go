@@ -29,12 +29,12 @@ func (p program) run(ctx context.Context, s settings) (int, error) {
 	if s.verb == "clean" {
 		do = unflannel.Clean
 	}
-	options := unflannel.Options{Families: s.families, DryRun: s.dryRun, Logger: log}
+	options := unflannel.Options{Families: s.families, Networks: s.networks, DryRun: s.dryRun, Logger: log}
 	report, err := do(ctx, options, s.newBackends(log)...)
 	for _, e := range report.Errors {
 		log.Error(e.Message)
 	}
-	if err := writeReport(p.stdout, s.output, report); err != nil {
+	if err := writeReport(p.stdout, s, report); err != nil {
 		return exitFailed, fmt.Errorf("write the result: %w", err)
 	}
 	if err := writeTerminationLog(s.termLog, report.Summary); err != nil {

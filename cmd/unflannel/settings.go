@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type settings struct {
 
 	backends  []string
 	families  []unflannel.Family
+	networks  []netip.Prefix
 	dryRun    bool
 	netns     string
 	hostRoot  string
@@ -57,6 +59,16 @@ func (s *settings) flags() *flag.FlagSet {
 			s.families = append(s.families, unflannel.Family(f))
 		}
 	}}, "family", "work only on these families: ip, ip6; a `list` with commas")
+	fs.Func("network", "treat rules without a comment as Flannel's if they are in its shapes and for this `cidr`; may be given more than once", func(value string) error {
+		network, err := parseNetwork(value)
+		s.networks = append(s.networks, network)
+		return err
+	})
+	fs.Func("subnet-env", "as --network, with the networks in Flannel's own `file` (/run/flannel/subnet.env)", func(value string) error {
+		networks, err := readSubnetEnv(value)
+		s.networks = append(s.networks, networks...)
+		return err
+	})
 	fs.StringVar(&s.netns, "netns", "", "work in the network namespace at this `path`")
 	fs.DurationVar(&s.timeout, "timeout", time.Minute, "give up after this `duration`; what is not done stays as it was")
 	fs.Var(choiceFlag{"output", outputs, &s.output}, "output", "print the result as `format` text or json")
@@ -85,7 +97,7 @@ func (s *settings) parse(args []string) error {
 		if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 			return errors.New(unknown("flag of "+s.verb, dashed(name), flagNames(fs)))
 		}
-		return fmt.Errorf("%s", strings.NewReplacer(" -", " --").Replace(err.Error()))
+		return errors.New(spelled(err.Error()))
 	}
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: %s takes only flags", fs.Arg(0), s.verb)
@@ -97,6 +109,19 @@ func (s *settings) parse(args []string) error {
 		return fmt.Errorf("--lock-wait %s is not a time to wait: give a duration above 0, such as 30s", s.lockWait)
 	}
 	return nil
+}
+
+// spelled turns an error of the flag package into one line with the flags as the
+// user writes them, and with the right spelling where the package is silent.
+func spelled(message string) string {
+	message = strings.NewReplacer(" flag -", " flag --", "argument: -", "argument: --").Replace(message)
+	if value, ok := strings.CutSuffix(message, ": parse error"); ok {
+		if strings.HasPrefix(value, "invalid boolean") {
+			return value + ": give it without a value"
+		}
+		return value + ": give a number and a unit, such as 30s or 2m"
+	}
+	return message
 }
 
 // listFlag is a list of known words, separated by commas.
