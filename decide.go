@@ -76,7 +76,7 @@ func (d *decision) ownTable() {
 // ownChain decides on a chain that is Flannel's and on all that refers to it.
 func (d *decision) ownChain(c *Chain, versions string) {
 	f := d.finding(KindChain, c.Name, versions)
-	f.Rule, f.Handle = "-N "+c.Name, c.Handle
+	f.Rule, f.Handle = newChain(c.Name), c.Handle
 	if c.Hook != "" {
 		f.Kind, f.Versions = KindBaseChain, ""
 		f.Reason = fmt.Sprintf("it has the hook %s, so it is not Flannel's, whose chain has none: not touched", c.Hook)
@@ -121,7 +121,7 @@ func (d *decision) oldChain(c *Chain) {
 	versions, network := oldChainContent(c.Rules)
 	if c.Hook != "" || versions == "" || d.table.Family != IP {
 		f := d.finding(KindChain, c.Name, "")
-		f.Rule, f.Handle, f.State = "-N "+c.Name, c.Handle, StateNotTouched
+		f.Rule, f.Handle, f.State = newChain(c.Name), c.Handle, StateNotTouched
 		f.Reason = "its content is not what Flannel wrote into a chain of this name"
 		d.notTouched = append(d.notTouched, f)
 		return
@@ -212,7 +212,7 @@ func (d *decision) mention(r Rule) {
 
 // nearName notes a chain whose name is like Flannel's.
 func (d *decision) nearName(chain string) {
-	rule := "-N " + chain
+	rule := newChain(chain)
 	known := func(f Finding) bool { return f.Rule == rule }
 	if d.isOwn(chain) || slices.ContainsFunc(d.notTouched, known) {
 		return
@@ -242,6 +242,9 @@ func (d *decision) finding(kind Kind, chain, versions string) Finding {
 		Kind: kind, State: StateFound, Versions: versions,
 	}
 }
+
+// newChain is a chain as `iptables -S` prints it.
+func newChain(name string) string { return printable("-N " + name) }
 
 // holders says what keeps a chain from being deleted.
 func holders(c *Chain) []string {

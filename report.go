@@ -24,7 +24,14 @@ type Report struct {
 	// outcome. Only what is read on the way is listed: the built-in chains where
 	// Flannel's rules stand, and what Flannel's own rules refer to.
 	NotTouched []Finding `json:"notTouched"`
-	Errors     []Problem `json:"errors"`
+	// Connections are those that were masqueraded by Flannel's rules and that the
+	// kernel was made to forget (in a dry run: would be).
+	Connections []Connection `json:"connections"`
+	Settled     *Settled     `json:"settled,omitempty"`
+	// Warnings are sentences about what else an operator should know. They have no
+	// effect on the outcome.
+	Warnings []string  `json:"warnings"`
+	Errors   []Problem `json:"errors"`
 }
 
 // Outcome is what holds when the run has ended.
@@ -71,6 +78,7 @@ const (
 	// so. It is removed only when its network is asked for.
 	StateSuspected  State = "suspected"
 	StateNotTouched State = "not-touched" // it only mentions Flannel
+	StateReturned   State = "returned"    // it was removed, and it is there again
 )
 
 // Finding is one thing that is Flannel's, or bears its name.
@@ -110,7 +118,7 @@ func (r *Report) conclude() {
 	for _, f := range r.Findings {
 		n[f.State]++
 	}
-	present, suspected := n[StateFound]+n[StateLeft], n[StateSuspected]
+	present, suspected := n[StateFound]+n[StateLeft]+n[StateReturned], n[StateSuspected]
 	unknown := slices.ContainsFunc(r.Backends, func(b BackendState) bool { return b.State == "unknown" })
 
 	var parts []string
@@ -120,6 +128,9 @@ func (r *Report) conclude() {
 	}
 	if present > 0 {
 		say("%s of Flannel on this node", count(present, "leftover"))
+	}
+	if len(r.Connections) > 0 && !r.DryRun {
+		say("ended %s that had been masqueraded", count(len(r.Connections), "connection"))
 	}
 	if suspected > 0 {
 		say("%s that may be Flannel's", count(suspected, "rule"))
@@ -140,9 +151,9 @@ func (r *Report) conclude() {
 		case r.Verb == "check":
 			say("clean removes them")
 		}
-	case len(r.Errors) > 0:
-		r.Outcome = NothingLeft
-		say("nothing of Flannel is left on this node, but: %s", r.Errors[0].Message)
+	case len(r.Errors) > 0: // of connections, or of watching: the rules are gone
+		r.Outcome = Left
+		say("nothing of Flannel is left in the firewall of this node, but: %s", r.Errors[0].Message)
 	default:
 		r.Outcome = NothingLeft
 		say("nothing of Flannel is left on this node")

@@ -1,8 +1,10 @@
 package unflannel
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
+	"unicode"
 )
 
 // Family is the protocol family of a table, by nf_tables' name for it.
@@ -94,7 +96,24 @@ func (r Rule) String() string {
 	if t := r.Target.String(); t != "" {
 		b = append(append(b, ' '), t...)
 	}
-	return string(b)
+	return printable(string(b))
+}
+
+// printable writes control characters, which could forge a line of a report, as in
+// Go. The kernel allows them in comments and in names of chains.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, unicode.IsControl) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			fmt.Fprintf(&b, `\x%02x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 func (a Address) append(b []byte, option string) []byte {
@@ -147,7 +166,6 @@ func (t Target) String() string {
 
 // quote writes a string as iptables-save does: bare where it holds nothing but
 // letters, digits, '-' and '_', else in double quotes with \ before ", ' and \.
-// Control characters, which could forge a line of the report, are written as in Go.
 func quote(s string) string {
 	bare := s != ""
 	var b strings.Builder
@@ -157,12 +175,6 @@ func quote(s string) string {
 		case c == '"', c == '\'', c == '\\':
 			b.WriteByte('\\')
 			b.WriteByte(c)
-			bare = false
-		case c < ' ' || c == 0x7f:
-			const hex = "0123456789abcdef"
-			b.WriteString(`\x`)
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
 			bare = false
 		default:
 			b.WriteByte(c)

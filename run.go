@@ -19,8 +19,14 @@ type Options struct {
 	// Networks are cluster networks of Flannel versions before v0.16.2, whose rules
 	// bear no name and no comment. Only for these networks are such rules removed.
 	Networks []netip.Prefix
-	DryRun   bool         // Clean removes nothing and reports what it would remove
-	Logger   *slog.Logger // where steps are logged, at level Debug; nil for nowhere
+	DryRun   bool // Clean removes nothing and reports what it would remove
+	// Settle is how long Clean watches afterwards whether leftovers come back. If
+	// some do, it removes nothing more and says who wrote them.
+	Settle time.Duration
+	// Connections is where Clean ends connections that Flannel's rules masqueraded;
+	// nil leaves them alone.
+	Connections Connections
+	Logger      *slog.Logger // where steps are logged, at level Debug; nil for nowhere
 }
 
 const (
@@ -60,22 +66,45 @@ func run(ctx context.Context, verb string, o Options, backends []Backend) (*Repo
 	}
 	report := &Report{
 		SchemaVersion: SchemaVersion, Verb: verb, DryRun: o.DryRun && verb == "clean",
-		Backends: []BackendState{}, Findings: []Finding{}, NotTouched: []Finding{}, Errors: []Problem{},
+		Backends: []BackendState{}, Findings: []Finding{}, NotTouched: []Finding{},
+		Connections: []Connection{}, Warnings: []string{}, Errors: []Problem{},
 	}
-	var errs []error
+	changing := verb == "clean" && !o.DryRun
+	var works []*work
 	for _, b := range backends {
-		w := work{backend: b, log: o.Logger.With("backend", b.Name()), queries: queries(o.Families), asked: o.Networks}
+		works = append(works, &work{backend: b, log: o.Logger.With("backend", b.Name()), queries: queries(o.Families), asked: o.Networks})
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var s *settler
+	if changing && o.Settle > 0 {
+		s = newSettler(watching, works)
+	}
+	for _, w := range works {
 		w.look(ctx)
-		if verb == "clean" && !o.DryRun {
+		if changing {
 			w.clean(ctx)
 		}
+	}
+	if s != nil {
+		report.Settled = s.settle(ctx, o.Settle)
+	}
+
+	var errs []error
+	for _, w := range works {
 		report.Backends = append(report.Backends, w.states(o.Families)...)
 		report.Findings = append(report.Findings, w.findings()...)
 		report.NotTouched = append(report.NotTouched, w.notTouched...)
-		for _, err := range w.errors() {
-			report.Errors = append(report.Errors, problem(err))
+		report.warnOfPolicy(w)
+		errs = append(errs, w.errors()...)
+	}
+	if o.Connections != nil && verb == "clean" {
+		if err := report.flush(ctx, o); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	for _, err := range errs {
+		report.Errors = append(report.Errors, problem(err))
 	}
 	report.conclude()
 	return report, errors.Join(errs...)

@@ -5,6 +5,7 @@ package nft
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -25,7 +26,15 @@ type Backend struct {
 }
 
 // New returns a backend.
-func New() *Backend { return &Backend{open: openSocket} }
+func New() *Backend {
+	return &Backend{open: func() (transport, error) {
+		s, err := openSocket()
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}}
+}
 
 func (b *Backend) log() *slog.Logger {
 	if b.Logger == nil {
@@ -54,37 +63,45 @@ const (
 // without nf_tables gives an empty snapshot without error.
 func (b *Backend) Read(ctx context.Context, queries []unflannel.Query) (*unflannel.Snapshot, error) {
 	t, err := b.open()
+	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return b.absent(err) // not even nfnetlink is there
+	}
 	if err != nil {
-		return b.readError(err)
+		return nil, readError(err)
 	}
 	defer t.close()
 	c := newConn(t)
 	for attempt := 1; ; attempt++ {
 		snapshot, err := b.readOnce(ctx, c, queries)
-		if err == nil || !errors.Is(err, errInterrupted) && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
-			if err != nil {
-				return b.readError(err)
-			}
+		if err == nil {
 			return snapshot, nil
 		}
-		b.log().Debug("read interrupted", "attempt", attempt, "error", err)
-		if attempt == readAttempts {
-			return nil, &unflannel.Error{
-				Op: "read ruleset", Backend: name, Err: err,
-				Advice: "gave up after many attempts; run again when fewer programs write rules",
-			}
+		if !passing(err) || attempt == readAttempts {
+			return nil, readError(err)
 		}
+		b.log().Debug("read interrupted", "attempt", attempt, "error", err)
 		select {
 		case <-time.After(min(time.Millisecond<<attempt, maxPause)):
 		case <-ctx.Done():
-			return b.readError(ctx.Err())
+			return nil, readError(ctx.Err())
 		}
 	}
 }
 
+// passing reports whether an error of reading comes of another program's writing,
+// so that it may be gone the next time. What is asked for by name in the middle of
+// a read was there at its beginning.
+func passing(err error) bool {
+	return errors.Is(err, errInterrupted) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR)
+}
+
 func (b *Backend) readOnce(ctx context.Context, c *conn, queries []unflannel.Query) (*unflannel.Snapshot, error) {
 	generation, err := c.generation(ctx)
-	if err != nil {
+	switch {
+	// nfnetlink answers EINVAL when it has no such subsystem.
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT):
+		return b.absent(err)
+	case err != nil:
 		return nil, err
 	}
 	snapshot := &unflannel.Snapshot{Generation: generation}
@@ -109,32 +126,25 @@ func (b *Backend) readOnce(ctx context.Context, c *conn, queries []unflannel.Que
 	return snapshot, nil
 }
 
-// readError turns what ended a read into the method's answer.
-func (b *Backend) readError(err error) (*unflannel.Snapshot, error) {
-	if absent(err) {
-		b.log().Debug("the kernel has no nf_tables", "error", err)
-		return &unflannel.Snapshot{}, nil
-	}
+// absent is the answer of Read where the kernel has no nf_tables.
+func (b *Backend) absent(err error) (*unflannel.Snapshot, error) {
+	b.log().Debug("the kernel has no nf_tables", "error", err)
+	return &unflannel.Snapshot{}, nil
+}
+
+// readError adds to what ended a read where it was and what to do.
+func readError(err error) error {
 	var e *unflannel.Error
 	if !errors.As(err, &e) {
 		e = &unflannel.Error{Op: "read ruleset", Backend: name, Err: err}
 	}
-	if e.Advice == "" {
-		e.Advice = advice(err)
-	}
-	return nil, e
+	e.Advice = advice(err)
+	return e
 }
 
-// errAbsent marks an error that says that the kernel lacks nf_tables.
-var errAbsent = errors.New("the kernel has no nf_tables")
-
-func absent(err error) bool {
-	// Without NETLINK_NETFILTER there is no such socket.
-	return errors.Is(err, errAbsent) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EAFNOSUPPORT)
-}
-
-// advice says what the user can do about an errno.
+// advice says what the user can do about an error.
 func advice(err error) string {
+	var r *refusal
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return "this needs the capability CAP_NET_ADMIN in this network namespace"
@@ -142,6 +152,12 @@ func advice(err error) string {
 		return "run as root of the first user namespace, or raise net.core.wmem_max"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the kernel did not answer in time: another program may hold nf_tables' lock; run again, with a longer --timeout"
+	case errors.Is(err, unix.ENOMEM):
+		return "the kernel is short of memory; run again"
+	case passing(err):
+		return fmt.Sprintf("gave up after %d attempts; run again when fewer programs write rules", readAttempts)
+	case errors.Is(err, errMalformed), errors.As(err, &r):
+		return "please report this with the kernel's version (uname -r)"
 	}
 	return ""
 }

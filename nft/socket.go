@@ -23,7 +23,7 @@ type transport interface {
 // socket is a netlink socket in the network namespace of the thread that opened it.
 type socket struct{ fd int }
 
-func openSocket() (transport, error) {
+func openSocket() (*socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)

@@ -28,8 +28,16 @@ func writeText(w io.Writer, r *unflannel.Report, notTouched bool) error {
 	if notTouched {
 		writeFindings(t, r, r.NotTouched)
 	}
+	for _, c := range r.Connections {
+		fmt.Fprintf(t, "%s\tconntrack\t%s\t%s -> %s\tits source was rewritten to %s\n", ended(r), c.Protocol, c.Source, c.Destination, c.Rewritten)
+	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, warning := range r.Warnings {
+		if _, err := fmt.Fprintln(w, "warning: "+warning); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintln(w, r.Summary)
 	return err
@@ -70,4 +78,11 @@ func state(r *unflannel.Report, f unflannel.Finding) string {
 		return "would remove"
 	}
 	return string(f.State)
+}
+
+func ended(r *unflannel.Report) string {
+	if r.DryRun {
+		return "would end"
+	}
+	return "ended"
 }

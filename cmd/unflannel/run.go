@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/unflannel/unflannel"
+	"github.com/unflannel/unflannel/conntrack"
 	"github.com/unflannel/unflannel/legacy"
 	"github.com/unflannel/unflannel/nft"
 )
@@ -22,16 +23,20 @@ func (p program) run(ctx context.Context, s settings) (int, error) {
 			return exitFailed, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout+s.settle)
 	defer cancel()
 
 	do := unflannel.Check
 	if s.verb == "clean" {
 		do = unflannel.Clean
 	}
-	options := unflannel.Options{Families: s.families, Networks: s.networks, DryRun: s.dryRun, Logger: log}
-	report, err := do(ctx, options, s.newBackends(log)...)
-	for _, e := range report.Errors {
+	options := unflannel.Options{Families: s.families, Networks: s.networks, DryRun: s.dryRun, Settle: s.settle, Logger: log}
+	if s.flush {
+		options.Connections = &conntrack.Table{Logger: log}
+	}
+	report, _ := do(ctx, options, s.newBackends(log)...)
+	s.lookAround(report, log)
+	for _, e := range report.Errors { // all that the error says, too
 		log.Error(e.Message)
 	}
 	if err := writeReport(p.stdout, s, report); err != nil {
@@ -40,15 +45,15 @@ func (p program) run(ctx context.Context, s settings) (int, error) {
 	if err := writeTerminationLog(s.termLog, report.Summary); err != nil {
 		log.Warn("the summary could not be written for Kubernetes", "error", err)
 	}
-	return exitStatus(report, err), nil
+	return exitStatus(report), nil
 }
 
-func exitStatus(r *unflannel.Report, err error) int {
-	switch {
-	case r.Outcome == unflannel.Left:
-		return exitLeft
-	case r.Outcome == unflannel.NothingLeft && err == nil:
+func exitStatus(r *unflannel.Report) int {
+	switch r.Outcome {
+	case unflannel.NothingLeft:
 		return exitNothingLeft
+	case unflannel.Left:
+		return exitLeft
 	}
 	return exitFailed
 }

@@ -27,6 +27,8 @@ type settings struct {
 	netns     string
 	hostRoot  string
 	lockWait  time.Duration
+	settle    time.Duration
+	flush     bool
 	timeout   time.Duration
 	output    string
 	termLog   string
@@ -70,7 +72,7 @@ func (s *settings) flags() *flag.FlagSet {
 		return err
 	})
 	fs.StringVar(&s.netns, "netns", "", "work in the network namespace at this `path`")
-	fs.DurationVar(&s.timeout, "timeout", time.Minute, "give up after this `duration`; what is not done stays as it was")
+	fs.DurationVar(&s.timeout, "timeout", time.Minute, "give up after this `duration`, --settle not counted; what is not done stays as it was")
 	fs.Var(choiceFlag{"output", outputs, &s.output}, "output", "print the result as `format` text or json")
 	fs.StringVar(&s.termLog, "termination-log", defaultTermLog, "write the summary to the file at this `path` too, if it exists; empty: nowhere")
 	fs.Var(choiceFlag{"log format", logFormats, &s.logFormat}, "log-format", "log as `format` text or json")
@@ -78,6 +80,8 @@ func (s *settings) flags() *flag.FlagSet {
 	fs.StringVar(&s.hostRoot, "host-root", "", "run the iptables-legacy programs of the host whose root is mounted at this `directory`")
 	if s.verb == "clean" {
 		fs.BoolVar(&s.dryRun, "dry-run", false, "remove nothing, say what would be removed, and exit as check does")
+		fs.BoolVar(&s.flush, "flush-conntrack", false, "end connections between Flannel's pods that were masqueraded: they keep the wrong address for as long as they live")
+		fs.DurationVar(&s.settle, "settle", 0, "watch for this `duration` afterwards whether leftovers come back, as they do while flanneld runs; 12s is enough")
 		fs.DurationVar(&s.lockWait, "lock-wait", legacy.DefaultLockWait, "wait this `duration` for the lock of iptables-legacy")
 	}
 	return fs
@@ -104,6 +108,9 @@ func (s *settings) parse(args []string) error {
 	}
 	if s.timeout <= 0 {
 		return fmt.Errorf("--timeout %s is not a time to wait: give a duration above 0, such as 60s", s.timeout)
+	}
+	if s.settle < 0 {
+		return fmt.Errorf("--settle %s is not a time to wait: give a duration, such as 12s", s.settle)
 	}
 	if s.verb == "clean" && s.lockWait <= 0 {
 		return fmt.Errorf("--lock-wait %s is not a time to wait: give a duration above 0, such as 30s", s.lockWait)
