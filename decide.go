@@ -84,10 +84,11 @@ func (d *decision) ownChain(c *Chain, versions string) {
 		return
 	}
 	for _, r := range c.References {
-		d.rule(KindJump, r, versions)
-		if !d.isOwn(r.Chain) { // there it goes with its chain
-			d.removal.Rules = append(d.removal.Rules, r)
+		if d.isOwn(r.Chain) {
+			continue // it goes with its chain
 		}
+		d.rule(KindJump, r, versions)
+		d.removal.Rules = append(d.removal.Rules, r)
 	}
 	for _, r := range c.Rules {
 		v := versions
@@ -228,7 +229,7 @@ func (d *decision) rule(kind Kind, r Rule, versions string) {
 
 func (d *decision) ruleFinding(kind Kind, r Rule, versions string) Finding {
 	f := d.finding(kind, r.Chain, versions)
-	f.Rule, f.Handle, f.Position = r.String(), r.Handle, r.Position
+	f.Rule, f.Incomplete, f.Handle, f.Position = r.String(), r.incomplete(), r.Handle, r.Position
 	f.Effect, f.Networks = effect(d.table.Family, r), networks(d.table.Family, r)
 	if r.Counted {
 		f.Packets, f.Bytes = &r.Packets, &r.Bytes

@@ -83,17 +83,19 @@ const (
 
 // Finding is one thing that is Flannel's, or bears its name.
 type Finding struct {
-	Backend  string  `json:"backend"`
-	Family   Family  `json:"family"`
-	Table    string  `json:"table"`
-	Chain    string  `json:"chain"`
-	Kind     Kind    `json:"kind"`
-	Rule     string  `json:"rule"`             // in the syntax of iptables
-	Handle   uint64  `json:"handle,omitempty"` // nf_tables' handle of the rule or chain
-	Position int     `json:"position,omitempty"`
-	Packets  *uint64 `json:"packets,omitempty"` // absent where nothing is counted
-	Bytes    *uint64 `json:"bytes,omitempty"`
-	State    State   `json:"state"`
+	Backend string `json:"backend"`
+	Family  Family `json:"family"`
+	Table   string `json:"table"`
+	Chain   string `json:"chain"`
+	Kind    Kind   `json:"kind"`
+	Rule    string `json:"rule"` // in the syntax of iptables
+	// Incomplete says that Rule has parts in brackets, which were not understood.
+	Incomplete bool    `json:"incomplete,omitempty"`
+	Handle     uint64  `json:"handle,omitempty"`   // nf_tables' handle of the rule, chain or table
+	Position   int     `json:"position,omitempty"` // the rule's place in its chain, from 1
+	Packets    *uint64 `json:"packets,omitempty"`  // absent where nothing is counted
+	Bytes      *uint64 `json:"bytes,omitempty"`
+	State      State   `json:"state"`
 	// Versions are the versions of Flannel that write such a thing, Effect is what it
 	// does to traffic, and Networks are the cluster networks that it tells of.
 	Versions string         `json:"flannelVersions,omitempty"`

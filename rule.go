@@ -3,6 +3,7 @@ package unflannel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -79,6 +80,11 @@ func (r Rule) Comment() (text string, ok bool) {
 		}
 	}
 	return text, n == 1
+}
+
+// incomplete reports whether the backend did not understand a part of the rule.
+func (r Rule) incomplete() bool {
+	return r.Target.Opaque || slices.ContainsFunc(r.Matches, func(m Match) bool { return m.Opaque })
 }
 
 // String returns the rule as `iptables -S` prints it. Parts that the backend

@@ -23,6 +23,13 @@ func (p program) run(ctx context.Context, s settings) (int, error) {
 			return exitFailed, err
 		}
 	}
+	var saved *undo
+	if s.save != "" && !s.dryRun {
+		var err error
+		if saved, err = newUndo(s.save); err != nil {
+			return exitFailed, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+s.settle)
 	defer cancel()
 
@@ -41,6 +48,15 @@ func (p program) run(ctx context.Context, s settings) (int, error) {
 	}
 	if err := writeReport(p.stdout, s, report); err != nil {
 		return exitFailed, fmt.Errorf("write the result: %w", err)
+	}
+	if saved != nil {
+		lines, err := saved.write(report)
+		for _, line := range lines {
+			fmt.Fprintln(p.stderr, line)
+		}
+		if err != nil {
+			return exitFailed, err
+		}
 	}
 	if err := writeTerminationLog(s.termLog, report.Summary); err != nil {
 		log.Warn("the summary could not be written for Kubernetes", "error", err)

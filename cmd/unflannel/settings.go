@@ -29,6 +29,7 @@ type settings struct {
 	lockWait  time.Duration
 	settle    time.Duration
 	flush     bool
+	save      string
 	timeout   time.Duration
 	output    string
 	termLog   string
@@ -80,6 +81,7 @@ func (s *settings) flags() *flag.FlagSet {
 	fs.StringVar(&s.hostRoot, "host-root", "", "run the iptables-legacy programs of the host whose root is mounted at this `directory`")
 	if s.verb == "clean" {
 		fs.BoolVar(&s.dryRun, "dry-run", false, "remove nothing, say what would be removed, and exit as check does")
+		fs.StringVar(&s.save, "save", "", "write what was removed to this new `file`, for iptables-restore --noflush to bring back")
 		fs.BoolVar(&s.flush, "flush-conntrack", false, "end connections between Flannel's pods that were masqueraded: they keep the wrong address for as long as they live")
 		fs.DurationVar(&s.settle, "settle", 0, "watch for this `duration` afterwards whether leftovers come back, as they do while flanneld runs; 12s is enough")
 		fs.DurationVar(&s.lockWait, "lock-wait", legacy.DefaultLockWait, "wait this `duration` for the lock of iptables-legacy")
@@ -121,7 +123,7 @@ func (s *settings) parse(args []string) error {
 // spelled turns an error of the flag package into one line with the flags as the
 // user writes them, and with the right spelling where the package is silent.
 func spelled(message string) string {
-	message = strings.NewReplacer(" flag -", " flag --", "argument: -", "argument: --").Replace(message)
+	message = strings.NewReplacer(" flag -", " flag --", "argument: -", "argument: --", " for -", " for --").Replace(message)
 	if value, ok := strings.CutSuffix(message, ": parse error"); ok {
 		if strings.HasPrefix(value, "invalid boolean") {
 			return value + ": give it without a value"
