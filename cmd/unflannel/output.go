@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,22 +11,31 @@ import (
 	"github.com/unflannel/unflannel"
 )
 
-func writeReport(w io.Writer, s settings, r *unflannel.Report) error {
+func writeReport(to io.Writer, s settings, r *unflannel.Report) error {
+	w := bufio.NewWriter(to) // a tabwriter writes cell by cell
+	write := writeText
 	if s.output == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(r)
+		write = writeJSON
 	}
-	return writeText(w, r, s.verbose)
+	if err := write(w, s, r); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+func writeJSON(w io.Writer, _ settings, r *unflannel.Report) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
 }
 
 // writeText writes a line for each finding, with the reason below where there is
 // one, what was not touched if wanted, and the summary.
-func writeText(w io.Writer, r *unflannel.Report, notTouched bool) error {
+func writeText(w io.Writer, s settings, r *unflannel.Report) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	writeFindings(t, r, r.Findings)
-	if notTouched {
+	if s.verbose {
 		writeFindings(t, r, r.NotTouched)
 	}
 	for _, c := range r.Connections {
