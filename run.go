@@ -153,9 +153,21 @@ func (w *work) look(ctx context.Context) {
 	}
 	w.log.Debug("looked", "generation", w.snapshot.Generation, "tables", len(w.snapshot.Tables),
 		"found", len(w.found), "error", w.readErr)
-	if w.readErr == nil {
-		w.removed = append(w.removed, gone(before, w.found)...)
+	for _, f := range gone(before, w.found) {
+		if w.unread(f.Family) {
+			w.found = append(w.found, f) // for all that is known
+		} else {
+			w.removed = append(w.removed, f)
+		}
 	}
+}
+
+// unread reports whether the newest look could not read a family, or not all of it.
+func (w *work) unread(family Family) bool {
+	return slices.ContainsFunc(split(w.readErr), func(err error) bool {
+		var e *Error
+		return !errors.As(err, &e) || e.Family == "" || e.Family == family
+	})
 }
 
 // clean removes until a look finds nothing more to remove.
@@ -255,11 +267,8 @@ func (w *work) states(families []Family) []BackendState {
 		if slices.Contains(w.snapshot.Present, family) {
 			states[i].State = "read"
 		}
-		for _, err := range split(w.readErr) {
-			var e *Error
-			if !errors.As(err, &e) || e.Family == "" || e.Family == family {
-				states[i].State = "unknown"
-			}
+		if w.unread(family) {
+			states[i].State = "unknown"
 		}
 	}
 	return states
