@@ -17,4 +17,7 @@
 //			t.Error(d)
 //		}
 //	}
+//
+// [NewFault] joins several of them to the two nodes on which the fault shows that
+// Flannel's leftovers cause.
 package netnstest

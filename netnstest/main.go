@@ -8,25 +8,31 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
-	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// inUserNS tells a test binary that it is the one that [Main] started in a user
+// inUserNS tells a program that it is the one that [AsRoot] started in a user
 // namespace: it has to prepare /run, and must not start another.
 const inUserNS = "NETNSTEST_IN_USERNS"
 
-// Main runs a package's tests and exits; TestMain calls it. Root runs them as
-// they are. Anybody else runs them in a new user namespace, as its root, with a
-// network and a mount namespace that belong to it and an empty /run: there
-// iptables makes its lock and ip its named namespaces. Where the kernel refuses,
-// Main says so and exits 1.
-func Main(m *testing.M) {
+// Main runs a package's tests as [AsRoot] says and exits; TestMain calls it.
+func Main(m interface{ Run() int }) {
+	AsRoot()
+	os.Exit(m.Run())
+}
+
+// AsRoot returns in a process that may make network namespaces; a program calls
+// it first of all. Root goes on as it is. Anybody else's program is run again in
+// a new user namespace, as its root, with a network and a mount namespace that
+// belong to it and an empty /run: there iptables makes its lock and ip its named
+// namespaces. The first process then exits as that one does. Where the kernel
+// refuses, AsRoot says so and exits 1.
+func AsRoot() {
 	switch {
 	case os.Getenv(inUserNS) != "":
-		// Programs that the tests start, the test binary itself among them, must
-		// not take themselves for this one.
+		// Programs that this one starts, itself among them, must not take
+		// themselves for it.
 		os.Unsetenv(inUserNS)
 		if err := prepareUserNS(); err != nil {
 			refuse(err)
@@ -34,16 +40,15 @@ func Main(m *testing.M) {
 	case os.Geteuid() != 0:
 		os.Exit(reexec())
 	}
-	os.Exit(m.Run())
 }
 
-// reexec runs the test binary again in a user namespace and returns its exit code.
+// reexec runs the program again in a user namespace and returns its exit code.
 func reexec() int {
 	// The child dies with the thread that started it, which therefore has to stay.
 	runtime.LockOSThread()
 
-	// Who ends the tests ends this process, the only one he knows: go test sends
-	// SIGQUIT when they take too long, and wants the stacks of the child.
+	// Who ends the program ends this process, the only one he knows: go test sends
+	// SIGQUIT when tests take too long, and wants the stacks of the child.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
 
@@ -75,7 +80,7 @@ func reexec() int {
 		return exit.ExitCode()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "netnstest: tests in a user namespace:", err)
+		fmt.Fprintln(os.Stderr, "netnstest: run in a user namespace:", err)
 		return 1
 	}
 	return 0
@@ -97,9 +102,9 @@ func prepareUserNS() error {
 
 // refuse ends the process with what its user can do.
 func refuse(err error) {
-	fmt.Fprintf(os.Stderr, `netnstest: cannot run the tests: %v
-They make network namespaces. That takes root, or a kernel that lets other users
-make user namespaces. If this one does not, see these settings:
+	fmt.Fprintf(os.Stderr, `netnstest: cannot become root of a user namespace: %v
+This program makes network namespaces. That takes root, or a kernel that lets
+other users make user namespaces. If this one does not, see these settings:
 	user.max_user_namespaces                      above 0
 	kernel.unprivileged_userns_clone              1, where it exists (Debian)
 	kernel.apparmor_restrict_unprivileged_userns  0, where it exists (Ubuntu)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +17,7 @@ type NS struct {
 	// not a mount, so that a test that is killed leaves nothing behind.
 	Path string
 
-	t    testing.TB
+	t    TB
 	file *os.File
 
 	mu      sync.Mutex
@@ -28,7 +27,7 @@ type NS struct {
 // New makes a network namespace in which nothing but the loopback device exists,
 // which is up. It fails the test if it cannot. At the test's end the processes
 // that are still in the namespace are killed, and it goes.
-func New(t testing.TB) *NS {
+func New(t TB) *NS {
 	t.Helper()
 	ns := &NS{t: t}
 	var err error
