@@ -33,6 +33,9 @@ const (
 // may lack something.
 var errInterrupted = errors.New("the ruleset changed while it was read")
 
+// errUnanswered says that it is unknown what became of a batch that was sent.
+var errUnanswered = errors.New("no answer to the batch that can be understood")
+
 // refusal is an errno from the kernel, with the kernel's words if it had any.
 type refusal struct {
 	seq   uint32
@@ -63,6 +66,7 @@ func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) erro
 		return err
 	}
 	dump := binary.NativeEndian.Uint16(m[6:])&unix.NLM_F_DUMP == unix.NLM_F_DUMP
+	want := binary.NativeEndian.Uint16(m[4:]) - 1 // each NEW comes before its GET
 	interrupted := false
 	for {
 		n, err := c.receive(ctx, c.buf)
@@ -79,13 +83,12 @@ func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) erro
 				continue // the rest of an answer that an error cut short
 			}
 			interrupted = interrupted || h.flags&unix.NLM_F_DUMP_INTR != 0
-			switch h.typ {
-			case unix.NLMSG_ERROR:
+			if h.typ == unix.NLMSG_ERROR {
 				if err := errorOf(h); err != nil {
 					return err
 				}
-				return nil
-			case unix.NLMSG_DONE:
+			}
+			if dump && h.typ == unix.NLMSG_DONE {
 				if err := doneError(h); err != nil {
 					return err
 				}
@@ -94,7 +97,7 @@ func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) erro
 				}
 				return nil
 			}
-			if len(h.body) < sizeofNfgenmsg {
+			if h.typ != want || len(h.body) < sizeofNfgenmsg {
 				return errMalformed
 			}
 			if err := f(h.body[sizeofNfgenmsg:]); err != nil {
@@ -103,6 +106,9 @@ func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) erro
 			if !dump {
 				return nil
 			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err // an answer without end
 		}
 	}
 }
@@ -134,6 +140,16 @@ func (c *conn) commit(ctx context.Context, generation uint32, messages []message
 	if err := c.send(batch); err != nil {
 		return err
 	}
+	err := c.acknowledgement(ctx, first, acked)
+	if r := (*refusal)(nil); err != nil && !errors.As(err, &r) {
+		return fmt.Errorf("%w: %w", errUnanswered, err)
+	}
+	return err
+}
+
+// acknowledgement reads the answers to a batch whose first message and whose last
+// that is answered have the given sequence numbers.
+func (c *conn) acknowledgement(ctx context.Context, first, last uint32) error {
 	for {
 		n, err := c.receive(ctx, c.buf)
 		if err != nil {
@@ -145,7 +161,7 @@ func (c *conn) commit(ctx context.Context, generation uint32, messages []message
 			if h, b, err = nextMessage(b); err != nil {
 				return err
 			}
-			if h.typ != unix.NLMSG_ERROR || h.seq < first || h.seq > c.seq {
+			if h.typ != unix.NLMSG_ERROR || h.seq < first || h.seq > last {
 				continue
 			}
 			err := errorOf(h)
@@ -153,9 +169,12 @@ func (c *conn) commit(ctx context.Context, generation uint32, messages []message
 			if errors.As(err, &r) {
 				r.seq -= first + 1 // now the message's index, -1 for the batch's begin
 			}
-			if err != nil || h.seq == acked {
+			if err != nil || h.seq == last {
 				return err
 			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 	}
 }
@@ -177,7 +196,7 @@ func errorOf(h header) error {
 		if h.flags&unix.NLM_F_CAPPED == 0 {
 			skip = align(int(binary.NativeEndian.Uint32(h.body[sizeofErrorCode:])))
 		}
-		if skip >= 0 && sizeofErrorCode+skip <= len(h.body) {
+		if skip >= 0 && skip <= len(h.body)-sizeofErrorCode {
 			r.words = words(h.body[sizeofErrorCode+skip:])
 		}
 	}

@@ -3,7 +3,6 @@ package nft
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -35,10 +34,6 @@ func (c *conn) generation(ctx context.Context) (uint32, error) {
 		}
 		return a.err()
 	})
-	// nfnetlink answers EINVAL when it has no such subsystem.
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-		return 0, fmt.Errorf("%w: %w", errAbsent, err)
-	}
 	if err != nil {
 		return 0, &unflannel.Error{Op: "read generation of the ruleset", Backend: name, Err: err}
 	}

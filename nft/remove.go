@@ -75,8 +75,8 @@ func plan(removals []unflannel.Removal) []operation {
 
 // removeError names the operation that the kernel refused. What another writer can
 // cause becomes a conflict: ERESTART says that the generation is no longer the
-// snapshot's, ENOENT and EBUSY the same of a single object. ENOBUFS leaves open
-// whether the batch was applied.
+// snapshot's, ENOENT and EBUSY the same of a single object. Without an answer, or
+// with ENOBUFS in its place, whether the batch was applied is open.
 func removeError(operations []operation, err error) error {
 	if err == nil {
 		return nil
@@ -87,8 +87,8 @@ func removeError(operations []operation, err error) error {
 		o := operations[r.seq]
 		e.Op, e.Family, e.Table, e.Chain = o.op, o.table.Family, o.table.Name, o.chain
 	}
-	for _, errno := range []error{unix.ERESTART, unix.ENOENT, unix.EBUSY, unix.ENOBUFS, unix.EINTR} {
-		if errors.Is(err, errno) {
+	for _, conflict := range []error{errUnanswered, unix.ERESTART, unix.ENOENT, unix.EBUSY, unix.ENOBUFS, unix.EINTR} {
+		if errors.Is(err, conflict) {
 			e.Err = fmt.Errorf("%w: %w", unflannel.ErrConflict, err)
 		}
 	}
