@@ -6,6 +6,7 @@ COMMIT      ?= $(shell git rev-parse --verify -q HEAD 2>/dev/null || echo unknow
 LDFLAGS     := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 1m
+IMAGE       ?= unflannel
 
 export CGO_ENABLED ?= 0
 
@@ -38,6 +39,39 @@ fuzz: ## every fuzz target for FUZZTIME
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; \
 	done
+
+.PHONY: image
+image: ## the image, with podman or docker
+	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/linux-$$($(GO) env GOARCH)/unflannel ./cmd/unflannel
+	@.ci/image $(IMAGE)
+
+# Inside a container or a small machine podman wants these, and elsewhere they do no
+# harm: no overlay, no systemd, limits that can be set, no newuidmap.
+test-image: export PODMAN_OPTIONS ?= --storage-driver=vfs --cgroup-manager=cgroupfs --runtime /usr/sbin/runc
+test-image: export PODMAN_BUILD_OPTIONS ?= --isolation=chroot
+test-image: export PODMAN_RUN_OPTIONS ?= --ulimit nofile=1024:1024 --ulimit nproc=1024:1024
+.PHONY: test-image
+test-image: ## the real image in real containers (podman with runc)
+	@.ci/tools podman
+	@$(MAKE) image
+	UNFLANNEL_IMAGE=$(IMAGE) $(GO) test -count=1 ./image
+
+.PHONY: test-deploy
+test-deploy: ## the manifests of deploy/, against the Kubernetes API's types
+	cd deploy && $(GO) vet ./... && $(GO) test ./...
+
+.PHONY: release
+release: ## archives of all architectures in bin/release
+	@.ci/release $(VERSION) bin/release
+
+.PHONY: test-release
+test-release: ## two releases, from two folders, give the same bytes
+	@set -e; other=$$(mktemp -d); trap 'rm -rf "$$other"' EXIT; \
+	git clone -q . "$$other/clone"; \
+	.ci/release v0.0.0 "$$other/one" >/dev/null; \
+	"$$other/clone/.ci/release" v0.0.0 "$$other/two" >/dev/null; \
+	diff "$$other/one/SHA256SUMS" "$$other/two/SHA256SUMS"; \
+	echo "two releases of $$(wc -l <"$$other/one/SHA256SUMS") files, the same bytes"
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
