@@ -33,7 +33,14 @@ type Table struct {
 }
 
 // New returns the connection tracking table.
-func New() *Table { return &Table{Logger: slog.New(slog.DiscardHandler)} }
+func New() *Table { return &Table{} }
+
+func (t *Table) log() *slog.Logger {
+	if t.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return t.Logger
+}
 
 // Rewritten returns the connections between addresses of the networks whose source
 // was translated to another address. Connections whose destination was translated
@@ -61,7 +68,7 @@ func (t *Table) Delete(ctx context.Context, networks []netip.Prefix) ([]unflanne
 		if err != nil {
 			return &unflannel.Error{Op: fmt.Sprintf("delete connection %s from %s to %s", c.Protocol, c.Source, c.Destination), Backend: name, Err: err}
 		}
-		t.Logger.Debug("deleted connection", "protocol", c.Protocol, "source", c.Source, "destination", c.Destination, "rewritten", c.Rewritten)
+		t.log().Debug("deleted connection", "protocol", c.Protocol, "source", c.Source, "destination", c.Destination, "rewritten", c.Rewritten)
 		deleted = append(deleted, c)
 		return nil
 	})

@@ -55,7 +55,7 @@ var kinds = map[uint16]string{
 const messageOfNFTables = unix.NFNL_SUBSYS_NFTABLES << 8
 
 func (k *kernel) backend() *Backend {
-	return &Backend{open: func() (transport, error) {
+	return &Backend{kernel: func() (transport, error) {
 		if k.opening != nil {
 			return nil, k.opening
 		}

@@ -22,18 +22,21 @@ const name = "nft"
 type Backend struct {
 	Logger *slog.Logger // what is asked and answered, at level Debug; nil for nowhere
 
-	open func() (transport, error)
+	kernel func() (transport, error) // stands in for the kernel in tests
 }
 
 // New returns a backend.
-func New() *Backend {
-	return &Backend{open: func() (transport, error) {
-		s, err := openSocket()
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
-	}}
+func New() *Backend { return &Backend{} }
+
+func (b *Backend) open() (transport, error) {
+	if b.kernel != nil {
+		return b.kernel()
+	}
+	s, err := openSocket()
+	if err != nil {
+		return nil, err // and not a transport that holds a nil *socket
+	}
+	return s, nil
 }
 
 func (b *Backend) log() *slog.Logger {

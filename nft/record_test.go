@@ -139,7 +139,7 @@ func record(t *testing.T, ns *netnstest.NS, name string) {
 		t.Skip("the recordings are little-endian, this machine is not")
 	}
 	var w bytes.Buffer
-	b := &Backend{open: func() (transport, error) {
+	b := &Backend{kernel: func() (transport, error) {
 		s, err := openSocket()
 		if err != nil {
 			return nil, err
