@@ -79,6 +79,10 @@ lint: ## gofmt, go vet, staticcheck
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 
+.PHONY: apidiff
+apidiff: ## the exported API is still compatible with .ci/api-base
+	@.ci/apidiff
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin
