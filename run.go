@@ -290,7 +290,9 @@ func gone(before, now []Finding) []Finding {
 	}
 	var missing []Finding
 	for _, f := range before {
-		if there[keyOf(f)]--; there[keyOf(f)] < 0 {
+		if k := keyOf(f); there[k] > 0 {
+			there[k]--
+		} else {
 			missing = append(missing, f)
 		}
 	}

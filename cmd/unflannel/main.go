@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -24,12 +25,19 @@ func main() {
 	// A network namespace belongs to a thread: --netns moves this one, and all
 	// sockets and child processes come from it.
 	runtime.LockOSThread()
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	p := program{name: filepath.Base(os.Args[0]), stdout: os.Stdout, stderr: os.Stderr}
 	status := p.main(ctx, os.Args[1:])
 	stop()
 	os.Exit(status)
 }
+
+// memoryLimit is where the garbage collector begins to save memory rather than time:
+// only a chain of Flannel's with tens of thousands of rules comes near it.
+const memoryLimit = 64 << 20
 
 // program is one call of the command.
 type program struct {
