@@ -32,9 +32,9 @@ type Options struct {
 const (
 	// maxAttempts bounds how often a removal is tried while other programs keep
 	// writing. The pauses between attempts grow to maxPause, so that all of them
-	// together take about four seconds.
-	maxAttempts = 24
-	maxPause    = 250 * time.Millisecond
+	// together take about five seconds.
+	maxAttempts = 64
+	maxPause    = 100 * time.Millisecond
 	// lastLook is how long the look after an interrupted removal may take.
 	lastLook = time.Second
 )
@@ -180,10 +180,6 @@ func (w *work) clean(ctx context.Context) {
 			}
 			return
 		}
-		if w.attempts > 0 && !pause(ctx, w.attempts) {
-			w.gaveUp = w.interrupted(ctx)
-			return
-		}
 		w.attempts++
 		err := w.backend.Remove(ctx, w.snapshot, w.removals)
 		w.log.Debug("removed", "attempt", w.attempts, "tables", len(w.removals), "error", err)
@@ -201,6 +197,11 @@ func (w *work) clean(ctx context.Context) {
 				w.gaveUp = w.interrupted(ctx)
 			}
 			return
+		}
+		// What was looked at before a pause would be old after it. An ended context
+		// ends the look as well.
+		if err != nil {
+			pause(ctx, w.attempts)
 		}
 		w.look(ctx)
 	}
@@ -299,17 +300,15 @@ func gone(before, now []Finding) []Finding {
 	return missing
 }
 
-// pause waits before the attempt after the n-th: a millisecond, then about twice
-// as long each time. The random part keeps two of us from meeting again and again.
-func pause(ctx context.Context, n int) bool {
-	d := min(time.Millisecond<<n, maxPause)
+// pause waits after the n-th attempt: a millisecond, then about twice as long each
+// time. The random part keeps two of us from meeting again and again.
+func pause(ctx context.Context, n int) {
+	d := min(time.Millisecond<<min(n, 16), maxPause)
 	timer := time.NewTimer(d/2 + rand.N(d/2))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -71,10 +71,10 @@ func TestRemoveFails(t *testing.T) {
 			7, 2, 0, nil,
 		}, {
 			"conflicts for ever", func(int, []unflannel.Family) ([]unflannel.Family, error) { return nil, conflict },
-			24, 0, 2, unflannel.ErrConflict,
+			64, 0, 2, unflannel.ErrConflict,
 		}, {
 			"it says done, but is not", func(int, []unflannel.Family) ([]unflannel.Family, error) { return nil, nil },
-			24, 0, 2, unflannel.ErrConflict,
+			64, 0, 2, unflannel.ErrConflict,
 		}, {
 			"one table refused", func(_ int, f []unflannel.Family) ([]unflannel.Family, error) {
 				return []unflannel.Family{unflannel.IP6}, refused(unflannel.IP, syscall.EACCES)

@@ -77,7 +77,7 @@ func (d *dumper) receive(_ context.Context, b []byte) (int, error) {
 	return n, nil
 }
 
-func (d *dumper) close() error { return nil }
+func (d *dumper) close() {}
 
 // dump is an answer of so many rules to the request with the number 1.
 func dump(tb testing.TB, rules int) *dumper {

@@ -103,7 +103,7 @@ func (l *line) receive(ctx context.Context, b []byte) (int, error) {
 	return copy(b, r.datagram), r.err
 }
 
-func (l *line) close() error { return nil }
+func (l *line) close() {}
 
 // errEndless marks a datagram that comes again and again.
 var errEndless = unix.ELOOP

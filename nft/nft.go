@@ -84,7 +84,7 @@ func (b *Backend) Read(ctx context.Context, queries []unflannel.Query) (*unflann
 		}
 		b.log().Debug("read interrupted", "attempt", attempt, "error", err)
 		select {
-		case <-time.After(min(time.Millisecond<<attempt, maxPause)):
+		case <-time.After(min(time.Millisecond<<min(attempt, 16), maxPause)):
 		case <-ctx.Done():
 			return nil, readError(ctx.Err())
 		}

@@ -17,7 +17,7 @@ type transport interface {
 	// receive fills b with the next datagram and returns its length. It waits
 	// until ctx ends.
 	receive(ctx context.Context, b []byte) (int, error)
-	close() error
+	close()
 }
 
 // socket is a netlink socket in the network namespace of the thread that opened it.
@@ -93,4 +93,11 @@ func (s *socket) receive(ctx context.Context, b []byte) (int, error) {
 	}
 }
 
-func (s *socket) close() error { return unix.Close(s.fd) }
+// close closes the socket aside: the kernel makes the closing of a netlink socket of
+// netfilter wait until it has freed what earlier transactions deleted. On a busy node
+// that takes tens of milliseconds, in which the generation that was just read is over.
+func (s *socket) close() {
+	go func() {
+		_ = unix.Close(s.fd) // nothing is written behind a netlink socket
+	}()
+}
