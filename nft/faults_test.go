@@ -38,7 +38,7 @@ func unknown(is error, says string) result {
 const (
 	needsAdmin = "this needs the capability CAP_NET_ADMIN"
 	timedOut   = "context deadline exceeded|run again, with a longer --timeout"
-	gaveUp     = "gave up after 24 attempts; run again when fewer programs write rules"
+	gaveUp     = "gave up after 64 attempts; run again when fewer programs write rules"
 	reportIt   = "please report this with the kernel's version"
 )
 
@@ -203,7 +203,7 @@ func TestRefusedBatch(t *testing.T) {
 			}
 			switch errno {
 			case unix.ENOENT, unix.EBUSY, unix.ERESTART, unix.ENOBUFS, unix.EINTR: // others are writing
-				f.clean = result{unflannel.Left, unflannel.ErrConflict, gaveUp, 24}
+				f.clean = result{unflannel.Left, unflannel.ErrConflict, gaveUp, 64}
 				once := f
 				once.name, once.first, once.clean = f.name+"/once", 1, again
 				faults = append(faults, once)
@@ -312,7 +312,7 @@ var otherFaults = []fault{
 	{name: "batch too large for the socket", on: "chains", sending: unix.EMSGSIZE, check: there,
 		clean: result{unflannel.Left, unix.EMSGSIZE, "remove leftovers (nft)|message too long|net.core.wmem_max", 1}},
 	{name: "no room to send", on: "chains", sending: unix.ENOBUFS, check: there,
-		clean: result{unflannel.Left, unflannel.ErrConflict, gaveUp, 24}},
+		clean: result{unflannel.Left, unflannel.ErrConflict, gaveUp, 64}},
 
 	{name: "no answer at all", on: "chains", does: silent,
 		check: unknown(context.DeadlineExceeded, "read generation of the ruleset (nft)|"+timedOut), clean: unknown(context.DeadlineExceeded, timedOut)},
@@ -330,7 +330,7 @@ var otherFaults = []fault{
 		does: func(k *kernel, r request) []reply { k.honest(r); return nil }},
 	{name: "the answer to the batch is garbage, which was not applied", on: "chains", at: "batch", check: there,
 		does:  func(*kernel, request) []reply { return []reply{{datagram: []byte("garbage")}} },
-		clean: result{unflannel.Left, unflannel.ErrConflict, gaveUp, 24}},
+		clean: result{unflannel.Left, unflannel.ErrConflict, gaveUp, 64}},
 	{name: "the answer to the batch is garbage, which was applied", on: "chains", at: "batch", check: there, clean: removed,
 		does: changed(func([]byte) []byte { return []byte("garbage, though many bytes of it") })},
 	{name: "the answer to the batch is another message's", on: "chains", at: "batch", check: there, clean: removed,
@@ -358,7 +358,7 @@ var otherFaults = []fault{
 		// The chains' use counts tell that something refers to them.
 		clean: result{outcome: unflannel.Left}},
 	{name: "a dump of all chains that ends at once", on: "maps", at: "chains", does: changed(only(isDone)), check: there,
-		clean: result{unflannel.Left, unflannel.ErrConflict, gaveUp, 24}}, // without a jump that was not seen, again and again
+		clean: result{unflannel.Left, unflannel.ErrConflict, gaveUp, 64}}, // without a jump that was not seen, again and again
 	{name: "a dump of elements that ends at once", on: "maps", at: "elements", does: changed(only(isDone)), check: there,
 		clean: result{outcome: unflannel.Left, batches: 1}},
 	{name: "a dump without its end", on: "chains", at: "rules", does: changed(only(func(m []byte) bool { return !isDone(m) })),
@@ -394,7 +394,7 @@ var otherFaults = []fault{
 	{name: "a generation that changes during the first look", on: "chains", at: "generation", first: 2, does: nextGeneration, check: there, clean: removed},
 	{name: "a generation that changes before each batch", on: "chains", at: "batch", check: there,
 		does:  func(k *kernel, r request) []reply { k.shift++; return k.honest(r) },
-		clean: result{unflannel.Left, unflannel.ErrConflict, gaveUp, 24}},
+		clean: result{unflannel.Left, unflannel.ErrConflict, gaveUp, 64}},
 	{name: "a generation that changes before the first batch", on: "chains", at: "batch", first: 1, check: there, clean: again,
 		does: func(k *kernel, r request) []reply { k.shift++; return k.honest(r) }},
 	{name: "the generation 0", on: "chains", at: "generation", does: changed(zeroed(unix.NFTA_GEN_ID)),
