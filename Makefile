@@ -67,9 +67,9 @@ release: ## archives of all architectures in bin/release
 .PHONY: test-release
 test-release: ## two releases, from two folders, give the same bytes
 	@set -e; other=$$(mktemp -d); trap 'rm -rf "$$other"' EXIT; \
-	git clone -q . "$$other/clone"; \
-	.ci/release v0.0.0 "$$other/one" >/dev/null; \
-	"$$other/clone/.ci/release" v0.0.0 "$$other/two" >/dev/null; \
+	git clone -q . "$$other/a"; git clone -q . "$$other/b"; \
+	"$$other/a/.ci/release" v0.0.0 "$$other/one" >/dev/null; \
+	"$$other/b/.ci/release" v0.0.0 "$$other/two" >/dev/null; \
 	diff "$$other/one/SHA256SUMS" "$$other/two/SHA256SUMS"; \
 	echo "two releases of $$(wc -l <"$$other/one/SHA256SUMS") files, the same bytes"
 

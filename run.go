@@ -126,6 +126,7 @@ type work struct {
 
 	attempts int
 	failed   map[place]error // tables that will not be tried again
+	conflict error           // the newest
 	gaveUp   error
 	removed  []Finding
 }
@@ -174,8 +175,11 @@ func (w *work) unread(family Family) bool {
 func (w *work) clean(ctx context.Context) {
 	for len(w.removals) > 0 {
 		if w.attempts == maxAttempts {
+			if w.conflict == nil { // removed, they say, and still there
+				w.conflict = ErrConflict
+			}
 			w.gaveUp = &Error{
-				Op: "remove leftovers", Backend: w.backend.Name(), Err: ErrConflict,
+				Op: "remove leftovers", Backend: w.backend.Name(), Err: w.conflict,
 				Advice: fmt.Sprintf("gave up after %d attempts; run again when fewer programs write rules", maxAttempts),
 			}
 			return
@@ -184,7 +188,9 @@ func (w *work) clean(ctx context.Context) {
 		err := w.backend.Remove(ctx, w.snapshot, w.removals)
 		w.log.Debug("removed", "attempt", w.attempts, "tables", len(w.removals), "error", err)
 		for _, e := range split(err) {
-			if !errors.Is(e, ErrConflict) {
+			if errors.Is(e, ErrConflict) {
+				w.conflict = e
+			} else {
 				w.fail(e)
 			}
 		}

@@ -2,6 +2,7 @@
 package image
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -23,12 +24,13 @@ func image(t *testing.T) string {
 }
 
 // run runs the program of the image in a container that shares a namespace's network:
-// read-only, without any capability but those given, under the engine's own seccomp
-// profile.
+// read-only, without any capability but those given or a way to gain one, under the
+// engine's own seccomp profile.
 func run(t *testing.T, ns *netnstest.NS, capabilities string, options []string, args ...string) (output string, status int) {
 	t.Helper()
 	command := append(strings.Fields(os.Getenv("PODMAN_OPTIONS")), "run", "--rm", "--read-only",
-		"--network", "ns:"+ns.Path, "--cap-drop", "all", "--cap-add", capabilities)
+		"--network", "ns:"+ns.Path, "--cap-drop", "all", "--cap-add", capabilities,
+		"--security-opt", "no-new-privileges")
 	command = append(command, strings.Fields(os.Getenv("PODMAN_RUN_OPTIONS"))...)
 	command = append(append(append(command, options...), image(t)), args...)
 	out, err := exec.Command("podman", command...).CombinedOutput()
@@ -113,6 +115,27 @@ func TestLegacy(t *testing.T) {
 		t.Errorf("with the host's programs: exit status %d:\n%s", status, out)
 	}
 	want(t, ns, before.Without(flannels))
+}
+
+// TestMemory: the limit of deploy/base is enough for a node with 50,000 rules in a
+// table of iptables-legacy, which holds all of them to change one.
+func TestMemory(t *testing.T) {
+	image(t)
+	ns := netnstest.New(t)
+	var rules strings.Builder
+	rules.WriteString("*nat\n:POSTROUTING ACCEPT [0:0]\n:FLANNEL-POSTRTG - [0:0]\n:MANY - [0:0]\n" +
+		"-A POSTROUTING -m comment --comment \"flanneld masq\" -j FLANNEL-POSTRTG\n" +
+		"-A FLANNEL-POSTRTG -s 10.244.0.0/16 -d 10.244.0.0/16 -m comment --comment \"flanneld masq\" -j RETURN\n")
+	for i := range 50_000 {
+		fmt.Fprintf(&rules, "-A MANY -s 10.0.%d.%d/32 -m comment --comment \"%d\" -j RETURN\n", i>>8, i&255, i)
+	}
+	rules.WriteString("COMMIT\n")
+	ns.Restore("legacy", "ip", rules.String())
+	options := []string{"-v", "/:/host:ro", "--memory", "512m", "--memory-swap", "512m"}
+	out, status := run(t, ns, "NET_ADMIN,NET_RAW,SYS_CHROOT", options, "clean", "--host-root", "/host")
+	if status != 0 || !strings.Contains(out, "removed 3 leftovers") {
+		t.Errorf("exit status %d:\n%s", status, out)
+	}
 }
 
 // TestNoCapability: what is missing is named.

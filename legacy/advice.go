@@ -44,6 +44,8 @@ func adviceOnRemove(err error) string {
 		return "remove these rules by hand"
 	case errors.Is(err, unflannel.ErrConflict), errors.Is(err, context.Canceled), e == nil:
 		return ""
+	case !e.started && e.program.root != "" && errors.Is(err, fs.ErrPermission):
+		return "running the host's programs needs CAP_SYS_CHROOT"
 	// iptables does not say why it cannot open a table.
 	case errors.Is(err, fs.ErrPermission), strings.Contains(e.stderr, "nitialize"):
 		return "run as root with CAP_NET_ADMIN and CAP_NET_RAW"

@@ -20,8 +20,8 @@ const (
 
 var errLocked = errors.New("the xtables lock is held by another program")
 
-// restore gives input to iptables-restore. If it fails, nothing was changed,
-// unless the error wraps ErrConflict and the program came to no exit status.
+// restore gives input to iptables-restore. If it fails, nothing was changed, unless
+// the program came to no exit status: then a look has to tell.
 func (b *Backend) restore(ctx context.Context, p program, input []byte) error {
 	// In one word: iptables-restore 1.4 knows no such option and ignores it, but
 	// would take a number by itself for the file to read.
@@ -52,8 +52,6 @@ func restoreError(err error) error {
 	}
 	denied := strings.Contains(e.stderr, "must be root") || strings.Contains(e.stderr, "ermission denied")
 	switch {
-	case e.status < 0 && e.started: // it may have come to its end or not
-		return fmt.Errorf("%w: %w", unflannel.ErrConflict, err)
 	case e.status == statusFailed && strings.Contains(e.stderr, "line ") && strings.Contains(e.stderr, " failed"),
 		e.status == statusNoTable:
 		return fmt.Errorf("%w: %w", unflannel.ErrConflict, err)

@@ -58,8 +58,8 @@ var families = map[unflannel.Family]uint8{
 const (
 	// readAttempts bounds how often a read is begun anew because other programs
 	// wrote meanwhile, with pauses that grow to maxPause: five seconds in all.
-	readAttempts = 24
-	maxPause     = 250 * time.Millisecond
+	readAttempts = 64
+	maxPause     = 100 * time.Millisecond
 )
 
 // Read reads the tables of the queries at one generation of the ruleset. A kernel
