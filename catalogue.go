@@ -33,7 +33,7 @@ func queries(families []Family) []Query {
 	for _, family := range families {
 		for _, c := range ownChains {
 			q := Query{Family: family, Table: c.table, Chains: []string{c.base, c.name}}
-			if c.table == "nat" {
+			if c.table == "nat" && family == IP {
 				q.Chains = append(q.Chains, oldChain)
 			}
 			qs = append(qs, q)

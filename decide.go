@@ -18,7 +18,7 @@ func decide(backend string, t *Table, asked []netip.Prefix) decision {
 			switch {
 			case isOwnChain(t.Name, c.Name):
 				d.ownChain(c, versionsChain)
-			case t.Name == "nat" && c.Name == oldChain:
+			case t.Family == IP && t.Name == "nat" && c.Name == oldChain:
 				d.oldChain(c)
 			}
 		}
@@ -120,7 +120,7 @@ func (d *decision) isOwn(chain string) bool {
 // oldChain decides on the chain FLANNEL, whose name alone does not tell.
 func (d *decision) oldChain(c *Chain) {
 	versions, network := oldChainContent(c.Rules)
-	if c.Hook != "" || versions == "" || d.table.Family != IP {
+	if c.Hook != "" || versions == "" {
 		f := d.finding(KindChain, c.Name, "")
 		f.Rule, f.Handle, f.State = newChain(c.Name), c.Handle, StateNotTouched
 		f.Reason = "its content is not what Flannel wrote into a chain of this name"

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,9 +23,6 @@ const (
 	// of a rule dump begins with a walk from the start, so that small ones cost
 	// quadratic time.
 	dumpBuffer = 32 << 10
-	// answerTimeout is how long the kernel may take for one answer. It answers
-	// within sendmsg, but may have to load a module or wait for another writer.
-	answerTimeout = 20 * time.Second
 )
 
 // errInterrupted says that the ruleset changed during a dump, so that the dump
@@ -59,8 +55,6 @@ func newConn(t transport) *conn {
 // request sends one message and hands each answer to f until the answer is
 // complete: after one message, or after the end of a dump.
 func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) error) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	c.seq++
 	if err := c.send(m.number(c.seq)); err != nil {
 		return err
@@ -119,8 +113,6 @@ func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) erro
 // the messages that frame the batch are not sent by all kernels; one for each
 // message could overflow the socket.)
 func (c *conn) commit(ctx context.Context, generation uint32, messages []message) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	begin := newMessage(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES).
 		uint32(unix.NFNL_BATCH_GENID, generation)
 	end := newMessage(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)

@@ -21,7 +21,10 @@ type transport interface {
 }
 
 // socket is a netlink socket in the network namespace of the thread that opened it.
-type socket struct{ fd int }
+type socket struct {
+	fd      int
+	timeout time.Duration // of one answer; 0 for one that may never come
+}
 
 func openSocket() (*socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
@@ -35,7 +38,7 @@ func openSocket() (*socket, error) {
 	// Extended acknowledgements carry the kernel's own words where it has any;
 	// kernels that lack them lack the words only.
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1)
-	return &socket{fd}, nil
+	return &socket{fd: fd, timeout: answerTimeout}, nil
 }
 
 // sendRoom is what the kernel adds to a message's length when it holds it
@@ -70,8 +73,12 @@ func (s *socket) send(b []byte) error {
 // waiting is the exception.
 const pollInterval = 50 * time.Millisecond
 
+// answerTimeout is how long the kernel may take for one answer. It answers within
+// sendmsg, but may have to load a module or wait for another writer there.
+const answerTimeout = 20 * time.Second
+
 func (s *socket) receive(ctx context.Context, b []byte) (int, error) {
-	for {
+	for waited := time.Duration(0); ; waited += pollInterval {
 		n, _, err := unix.Recvfrom(s.fd, b, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
 		switch {
 		case err == nil && n > len(b):
@@ -85,6 +92,9 @@ func (s *socket) receive(ctx context.Context, b []byte) (int, error) {
 		}
 		if err := ctx.Err(); err != nil {
 			return 0, err
+		}
+		if waited >= s.timeout && s.timeout > 0 {
+			return 0, fmt.Errorf("no answer within %v: %w", s.timeout, context.DeadlineExceeded)
 		}
 		fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, int(pollInterval.Milliseconds())); err != nil && err != unix.EINTR {

@@ -40,6 +40,7 @@ func (b *Backend) Watch(ctx context.Context) (<-chan unflannel.Change, error) {
 }
 
 func (s *socket) subscribe() error {
+	s.timeout = 0 // nobody may ever write
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, watchBuffer) != nil {
 		_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, watchBuffer) // as much as is allowed
 	}

@@ -4,14 +4,24 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
+	"strings"
 )
 
-// flannelDevice are the names of the devices that Flannel makes for its data paths:
-// flannel.1 and flannel-v6.1 for vxlan (the number is the VNI), flannel0 for udp,
-// flannel-wg and flannel-wg-v6 for WireGuard.
-var flannelDevice = regexp.MustCompile(`^(flannel(-v6)?\.[0-9]+|flannel0|flannel-wg(-v6)?)$`)
+// isFlannels reports whether a name is one that Flannel gives to the devices of its
+// data paths: flannel.1 and flannel-v6.1 for vxlan (the number is the VNI), flannel0
+// for udp, flannel-wg and flannel-wg-v6 for WireGuard.
+func isFlannels(name string) bool {
+	switch name {
+	case "flannel0", "flannel-wg", "flannel-wg-v6":
+		return true
+	}
+	vni, ok := strings.CutPrefix(name, "flannel.")
+	if !ok {
+		vni, ok = strings.CutPrefix(name, "flannel-v6.")
+	}
+	return ok && vni != "" && strings.Trim(vni, "0123456789") == ""
+}
 
 // bridge is the bridge that Flannel's CNI plugin makes. Others use the name too, so
 // that its address has to be in Flannel's network.
@@ -27,7 +37,7 @@ func Devices(networks []netip.Prefix) ([]string, error) {
 	var warnings []string
 	for _, i := range interfaces {
 		switch {
-		case flannelDevice.MatchString(i.Name):
+		case isFlannels(i.Name):
 			warnings = append(warnings, fmt.Sprintf("Flannel's device %s still exists: when Flannel is gone for good, remove it with: ip link delete %s", i.Name, i.Name))
 		case i.Name == bridge:
 			addrs, err := i.Addrs()
