@@ -34,7 +34,7 @@ func (b *Backend) tableNames(family unflannel.Family) (names []string, present b
 	default:
 		return nil, false, fmt.Errorf("family %q: %w", family, errors.ErrUnsupported)
 	}
-	data, err := readFile(filepath.Join(dir, file))
+	data, err := readSmall(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		// The kernel lacks the family; or /proc is not mounted, and nothing is known.
 		_, err := os.Stat(dir)
@@ -46,9 +46,9 @@ func (b *Backend) tableNames(family unflannel.Family) (names []string, present b
 	return strings.Fields(string(data)), true, nil
 }
 
-// readFile reads a small file of /proc. Other than os.ReadFile it leaves the runtime's
+// readSmall reads a small file of /proc. Other than os.ReadFile it leaves the runtime's
 // poller alone, whose start is more work for the kernel than all that is read here.
-func readFile(path string) ([]byte, error) {
+func readSmall(path string) ([]byte, error) {
 	fail := func(op string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
