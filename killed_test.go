@@ -27,6 +27,7 @@ func long() bool { return os.Getenv("UNFLANNEL_LONG") != "" }
 // build builds the program as it is released.
 func build(t *testing.T) string {
 	t.Helper()
+	netnstest.NeedKernel(t)
 	program := filepath.Join(t.TempDir(), "unflannel")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/unflannel")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -251,22 +252,22 @@ func TestKilledAtSystemCalls(t *testing.T) {
 	}
 }
 
-// TestKilledAfterTimes kills the program after times that grow by a millisecond,
-// or by more, where UNFLANNEL_LONG is not set.
+// TestKilledAfterTimes kills the program after times that grow in small steps, or
+// in larger ones, where UNFLANNEL_LONG is not set.
 func TestKilledAfterTimes(t *testing.T) {
 	t.Parallel()
 	program := build(t)
-	for _, backend := range []string{"nft", "legacy"} {
+	for backend, step := range map[string]time.Duration{"nft": 10 * time.Microsecond, "legacy": time.Millisecond} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			stride := 1
 			if !long() {
 				stride = 7
 			}
-			testKilled(t, backend, stride, func(n node, ms int) bool {
-				return n.trace(func(pid, step int) {
-					if step == 1 {
-						time.AfterFunc(time.Duration(ms)*time.Millisecond, func() { unix.Kill(pid, unix.SIGKILL) })
+			testKilled(t, backend, stride, func(n node, steps int) bool {
+				return n.trace(func(pid, call int) {
+					if call == 1 {
+						time.AfterFunc(time.Duration(steps)*step, func() { unix.Kill(pid, unix.SIGKILL) })
 					}
 				}, program, "clean", "--termination-log=", "--backend", backend).status.Signaled()
 			})

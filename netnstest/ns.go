@@ -29,6 +29,7 @@ type NS struct {
 // that are still in the namespace are killed, and it goes.
 func New(t TB) *NS {
 	t.Helper()
+	NeedKernel(t)
 	ns := &NS{t: t}
 	var err error
 	o := onThread(func() error {

@@ -13,14 +13,18 @@ import (
 )
 
 // TestCut cuts each datagram of the recorded answers short, at each of its bytes
-// (with UNFLANNEL_LONG set; else at each fifth, so at all alignments):
+// (with UNFLANNEL_LONG set; else at each fifth, or with -short at some, so at all
+// alignments):
 // leftovers are never taken for nothing, what is sent is safe (the kernel of these
 // tests sees to that), and every run ends.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	step := 5
-	if os.Getenv("UNFLANNEL_LONG") != "" {
+	switch {
+	case os.Getenv("UNFLANNEL_LONG") != "":
 		step = 1
+	case testing.Short():
+		step = 31
 	}
 	for _, name := range []string{"chains", "tables", "maps"} {
 		for how, cut := range map[string]func([]byte, int) []byte{
