@@ -26,7 +26,8 @@ type kernel struct {
 	mu      sync.Mutex
 	applied bool // the batch; from then on the answers are those of the second look
 	batches int
-	shift   uint32 // of the generation, by which it differs from the recorded
+	asked   map[string]bool // unnumbered
+	shift   uint32          // of the generation, by which it differs from the recorded
 }
 
 // reply is what one call of recvmsg returns: a datagram or an error.
@@ -138,6 +139,10 @@ func (k *kernel) parse(b []byte) request {
 // honest answers as the recording has it, and what is not in it as the kernel
 // answers questions for what does not exist.
 func (k *kernel) honest(r request) []reply {
+	if k.asked == nil {
+		k.asked = map[string]bool{}
+	}
+	k.asked[string(unnumbered(r.raw))] = true
 	answers, known := k.record.before[string(unnumbered(r.raw))]
 	if k.applied {
 		answers, known = k.record.after[string(unnumbered(r.raw))]

@@ -106,6 +106,13 @@ func TestRecorded(t *testing.T) {
 			if report.Outcome == unflannel.Left && len(report.Findings) == 0 {
 				t.Error("no findings")
 			}
+			for _, requests := range []map[string][][]byte{rec.before, rec.after} {
+				for r := range requests {
+					if !k.asked[r] {
+						t.Errorf("the recording is of another time (make it anew with -update): nobody sends %x", r)
+					}
+				}
+			}
 		})
 	}
 }
