@@ -76,6 +76,43 @@ func (n node) runWith(capabilities []uintptr, program string, args ...string) (o
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
+// TestUnreadableNames: to somebody else than root the kernel does not show which
+// legacy tables exist, whatever else he may do. What is there is unknown then.
+func TestUnreadableNames(t *testing.T) {
+	t.Parallel()
+	if ids, err := os.ReadFile("/proc/self/uid_map"); err != nil || strings.HasSuffix(strings.TrimSpace(string(ids)), " 1") {
+		t.Skip("there is nobody but root in this user namespace")
+	}
+	program := build(t)
+	for backend, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"nft":    {0, "removed 24 leftovers of Flannel; nothing of Flannel is left"},
+		"legacy": {2, "list tables of family ip (legacy): open /proc/thread-self/net/ip_tables_names: permission denied; run as root"},
+	} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			n, _ := leftoverNode(t, backend)
+			before := n.Dump()
+			cmd := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_admin,+net_raw", "--ambient-caps=+net_admin,+net_raw",
+				program, "clean", "--termination-log=", "--backend", backend)
+			var out strings.Builder
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := n.Start(cmd); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // the status says it
+			if status := cmd.ProcessState.ExitCode(); status != want.status || !strings.Contains(out.String(), want.says) {
+				t.Errorf("exit status %d, want %d, and %q in:\n%s", status, want.status, want.says, out.String())
+			}
+			if want.status != 0 {
+				n.unchanged("a refusal", before)
+			}
+		})
+	}
+}
+
 // TestReadOnlyRoot: with no place at all to write to, nf_tables is cleaned.
 func TestReadOnlyRoot(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ func TestScale(t *testing.T) {
 		removed  int
 		memoryMB int
 	}{
-		{"100,000 rules in nat and 20,000 chains", func(b *strings.Builder) {
+		{"100,000 rules in nat and 20,000 chains, with jumps from the first and the last", func(b *strings.Builder) {
 			b.WriteString("table ip nat {\nchain POSTROUTING { type nat hook postrouting priority 100; policy accept; }\nchain FLANNEL-POSTRTG { }\n")
 			for i := range 20_000 {
 				fmt.Fprintf(b, "chain KUBE-SVC-%05d { }\n", i)
@@ -26,8 +26,8 @@ func TestScale(t *testing.T) {
 			for i := range 100_000 {
 				fmt.Fprintf(b, "add rule ip nat KUBE-SVC-%05d ip saddr 10.%d.%d.0/24 counter accept\n", i/5, i%250, i/250%250)
 			}
-			b.WriteString("add rule ip nat FLANNEL-POSTRTG ip saddr 10.244.0.0/16 masquerade\nadd rule ip nat POSTROUTING jump FLANNEL-POSTRTG\n")
-		}, 3, 32},
+			b.WriteString("add rule ip nat FLANNEL-POSTRTG ip saddr 10.244.0.0/16 masquerade\nadd rule ip nat POSTROUTING jump FLANNEL-POSTRTG\nadd rule ip nat KUBE-SVC-19999 jump FLANNEL-POSTRTG\n")
+		}, 4, 32},
 		{"5,000 jumps from 5,000 chains", func(b *strings.Builder) {
 			b.WriteString("table ip filter {\nchain FORWARD { type filter hook forward priority 0; policy accept; }\nchain FLANNEL-FWD { accept; }\n")
 			for i := range 5_000 {
