@@ -59,6 +59,38 @@ func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) erro
 	if err := c.send(m.number(c.seq)); err != nil {
 		return err
 	}
+	return c.answer(ctx, c.seq, m, f)
+}
+
+// question asks for one object.
+type question struct {
+	message
+	f    func(attrs []byte) error // gets the answer
+	fail func(error) error        // says of an error where it was
+}
+
+// askAll sends all questions at once, which the kernel answers one after the other.
+// What does not exist is passed over.
+func (c *conn) askAll(ctx context.Context, questions []question) error {
+	var all []byte
+	first := c.seq + 1
+	for _, q := range questions {
+		c.seq++
+		all = append(all, q.number(c.seq)...)
+	}
+	if err := c.send(all); err != nil {
+		return err
+	}
+	for i, q := range questions {
+		if err := c.answer(ctx, first+uint32(i), q.message, q.f); err != nil && !errors.Is(err, unix.ENOENT) {
+			return q.fail(err)
+		}
+	}
+	return nil
+}
+
+// answer hands each answer to the message of this sequence number to f.
+func (c *conn) answer(ctx context.Context, seq uint32, m message, f func(attrs []byte) error) error {
 	dump := binary.NativeEndian.Uint16(m[6:])&unix.NLM_F_DUMP == unix.NLM_F_DUMP
 	want := binary.NativeEndian.Uint16(m[4:]) - 1 // each NEW comes before its GET
 	interrupted := false
@@ -73,8 +105,8 @@ func (c *conn) request(ctx context.Context, m message, f func(attrs []byte) erro
 			if h, b, err = nextMessage(b); err != nil {
 				return err
 			}
-			if h.seq != c.seq {
-				continue // the rest of an answer that an error cut short
+			if h.seq != seq {
+				continue // the rest of answers that an error cut short
 			}
 			interrupted = interrupted || h.flags&unix.NLM_F_DUMP_INTR != 0
 			if h.typ == unix.NLMSG_ERROR {

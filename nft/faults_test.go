@@ -109,8 +109,8 @@ func testFaults(t *testing.T, faults []fault) {
 // places are the first request of each kind, as the error's message names it.
 var places = []struct{ kind, says string }{
 	{"generation", "read generation of the ruleset (nft)"},
-	{"table", "read table|ip nat (nft)"},
-	{"chain", "read chain FORWARD|ip filter (nft)"},
+	{"table", "look for rules|ip nat (nft)"},
+	{"chain", "read chain POSTROUTING in table ip nat (nft)"},
 	{"rules", "read rules of chain FORWARD in table ip filter (nft)"},
 	{"chains", "list chains in table ip filter (nft)"},
 	{"sets", "list maps in table ip filter (nft)"},

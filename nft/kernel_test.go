@@ -36,7 +36,7 @@ type reply struct {
 	err      error
 }
 
-// request is what one call of sendmsg carries.
+// request is a question or a batch.
 type request struct {
 	kind     string // see kinds; "batch"
 	messages []header
@@ -73,20 +73,38 @@ type line struct {
 func (l *line) send(b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.parse(b)
-	if r.kind == "batch" {
-		l.batches++
-		l.mustBeSafe(r)
-		if l.sending != nil {
-			return l.sending
+	for _, one := range questionsOf(b) {
+		r := l.parse(one)
+		if r.kind == "batch" {
+			l.batches++
+			l.mustBeSafe(r)
+			if l.sending != nil {
+				return l.sending
+			}
 		}
+		answer := l.answer
+		if answer == nil {
+			answer = (*kernel).honest
+		}
+		l.queue = append(l.queue, answer(l.kernel, r)...)
 	}
-	answer := l.answer
-	if answer == nil {
-		answer = (*kernel).honest
-	}
-	l.queue = append(l.queue, answer(l.kernel, r)...)
 	return nil
+}
+
+// questionsOf splits what is sent at once: a batch is one question, everything else
+// one for each message.
+func questionsOf(b []byte) (all [][]byte) {
+	if h, _, _ := nextMessage(b); h.typ == unix.NFNL_MSG_BATCH_BEGIN {
+		return [][]byte{b}
+	}
+	for len(b) > 0 {
+		_, next, err := nextMessage(b)
+		if err != nil {
+			return append(all, b)
+		}
+		all, b = append(all, b[:len(b)-len(next)]), next
+	}
+	return all
 }
 
 func (l *line) receive(ctx context.Context, b []byte) (int, error) {

@@ -112,13 +112,9 @@ func (b *Backend) readOnce(ctx context.Context, c *conn, queries []unflannel.Que
 		if n := len(snapshot.Present); n == 0 || snapshot.Present[n-1] != q.Family {
 			snapshot.Present = append(snapshot.Present, q.Family)
 		}
-		t, err := c.readTable(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			snapshot.Tables = append(snapshot.Tables, t)
-		}
+	}
+	if snapshot.Tables, err = c.readTables(ctx, queries); err != nil {
+		return nil, err
 	}
 	if now, err := c.generation(ctx); err != nil {
 		return nil, err

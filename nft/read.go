@@ -2,7 +2,6 @@ package nft
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +48,7 @@ type tableReader struct {
 	family unflannel.Family
 	number uint8 // the family's
 	table  string
+	found  *unflannel.Table // nil where there is none
 	chains []*chainRead
 	// lookups says which chain uses which anonymous map, of the chains read so far.
 	lookups map[string]string
@@ -61,94 +61,115 @@ type chainRead struct {
 	found int // of those, what was read
 }
 
-// readTable reads the chains of a query and finds all that refers to them. It
-// returns nil if there is no such table.
+// readTables reads the chains of the queries and finds all that refers to them.
 //
 // A table is never dumped whole: it may hold 100,000 rules. The kernel's use count
 // of a chain tells when its last reference is found, which is after the built-in
 // chain in all but odd cases.
-func (c *conn) readTable(ctx context.Context, q unflannel.Query) (*unflannel.Table, error) {
-	r := &tableReader{conn: c, family: q.Family, number: families[q.Family], table: q.Table}
-	t, err := r.head(ctx)
-	if t == nil || err != nil {
-		return nil, err
-	}
-	for _, chain := range q.Chains {
-		if err := r.chainHead(ctx, chain); err != nil {
-			return nil, err
+func (c *conn) readTables(ctx context.Context, queries []unflannel.Query) (tables []*unflannel.Table, err error) {
+	var readers []*tableReader
+	var heads []question
+	for _, q := range queries {
+		r := &tableReader{conn: c, family: q.Family, number: families[q.Family], table: q.Table}
+		readers = append(readers, r)
+		heads = append(heads, r.head())
+		for _, chain := range q.Chains {
+			heads = append(heads, r.chainHead(chain))
 		}
 	}
+	if err := c.askAll(ctx, heads); err != nil {
+		return nil, err
+	}
+	for _, r := range readers {
+		if r.found == nil {
+			continue
+		}
+		if err := r.read(ctx); err != nil {
+			return nil, err
+		}
+		tables = append(tables, r.found)
+	}
+	return tables, nil
+}
+
+// head asks for the table.
+func (r *tableReader) head() question {
+	return question{
+		nftMessage(unix.NFT_MSG_GETTABLE, 0, r.number).text(unix.NFTA_TABLE_NAME, r.table),
+		func(attrs []byte) (err error) {
+			r.found, err = r.parseTable(attrs)
+			return err
+		},
+		func(err error) error { return r.fail("look for rules", "", err) },
+	}
+}
+
+func (r *tableReader) parseTable(attrs []byte) (*unflannel.Table, error) {
+	t := &unflannel.Table{Family: r.family, Name: r.table}
+	var flags uint32
+	a := attributes{rest: attrs}
+	for a.next() {
+		switch a.typ {
+		case unix.NFTA_TABLE_FLAGS:
+			flags = be32(a.data)
+		case unix.NFTA_TABLE_USE:
+			t.Others = int(be32(a.data)) // less the chains, when they are read
+		case nftaTableHandle:
+			t.Handle = be64(a.data)
+		case nftaTableOwner:
+			t.Owner = be32(a.data)
+		}
+	}
+	if flags&tableFlagOwner == 0 {
+		t.Owner = 0
+	}
+	if t.Handle == 0 {
+		return nil, errMalformed
+	}
+	return t, a.err()
+}
+
+// chainHead asks for a chain, without its rules.
+func (r *tableReader) chainHead(chain string) question {
+	return question{
+		nftMessage(unix.NFT_MSG_GETCHAIN, 0, r.number).
+			text(unix.NFTA_CHAIN_TABLE, r.table).text(unix.NFTA_CHAIN_NAME, chain),
+		func(attrs []byte) error {
+			c, err := parseChain(attrs)
+			if err == nil {
+				r.chains = append(r.chains, c)
+			}
+			return err
+		},
+		func(err error) error { return r.fail("read chain", chain, err) },
+	}
+}
+
+// read reads the rules of the chains, and what refers to the chains.
+func (r *tableReader) read(ctx context.Context) error {
 	for _, chain := range r.chains {
 		if err := r.rules(ctx, chain.Name, chain.Chain); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !r.complete() {
 		if err := r.otherChains(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !r.complete() {
 		if err := r.maps(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, chain := range r.chains {
 		if chain.Hook == "" {
 			chain.Unseen = max(0, chain.use-chain.found)
 		}
-		t.Chains = append(t.Chains, chain.Chain)
+		r.found.Chains = append(r.found.Chains, chain.Chain)
 	}
-	t.Others -= len(t.Chains)
-	return t, nil
-}
-
-func (r *tableReader) head(ctx context.Context) (*unflannel.Table, error) {
-	t := &unflannel.Table{Family: r.family, Name: r.table}
-	m := nftMessage(unix.NFT_MSG_GETTABLE, 0, r.number).text(unix.NFTA_TABLE_NAME, r.table)
-	err := r.request(ctx, m, func(attrs []byte) error {
-		var flags uint32
-		a := attributes{rest: attrs}
-		for a.next() {
-			switch a.typ {
-			case unix.NFTA_TABLE_FLAGS:
-				flags = be32(a.data)
-			case unix.NFTA_TABLE_USE:
-				t.Others = int(be32(a.data)) // less the chains, below
-			case nftaTableHandle:
-				t.Handle = be64(a.data)
-			case nftaTableOwner:
-				t.Owner = be32(a.data)
-			}
-		}
-		if flags&tableFlagOwner == 0 {
-			t.Owner = 0
-		}
-		if t.Handle == 0 {
-			return errMalformed
-		}
-		return a.err()
-	})
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	return t, r.fail("read table", "", err)
-}
-
-func (r *tableReader) chainHead(ctx context.Context, chain string) error {
-	m := nftMessage(unix.NFT_MSG_GETCHAIN, 0, r.number).
-		text(unix.NFTA_CHAIN_TABLE, r.table).text(unix.NFTA_CHAIN_NAME, chain)
-	err := r.request(ctx, m, func(attrs []byte) error {
-		c, err := parseChain(attrs)
-		if err == nil {
-			r.chains = append(r.chains, c)
-		}
-		return err
-	})
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return r.fail("read chain", chain, err)
+	r.found.Others -= len(r.found.Chains)
+	return nil
 }
 
 func parseChain(attrs []byte) (*chainRead, error) {

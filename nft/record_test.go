@@ -117,26 +117,31 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// recorder passes on what is said and writes it down.
+// recorder passes on what is said and writes it down, each question before its answer.
 type recorder struct {
 	transport
-	w    *bytes.Buffer
-	base uint32
+	w       *bytes.Buffer
+	waiting [][]byte // questions that have no answer yet
+	base    uint32   // the sequence number of the last that has
 }
 
 func (r *recorder) send(b []byte) error {
-	h, _, _ := nextMessage(b)
-	r.base = h.seq
-	fmt.Fprintf(r.w, "> %x\n", unnumbered(b))
+	r.waiting = append(r.waiting, questionsOf(bytes.Clone(b))...)
 	return r.transport.send(b)
 }
 
 func (r *recorder) receive(ctx context.Context, b []byte) (int, error) {
 	n, err := r.transport.receive(ctx, b)
-	if err == nil {
-		fmt.Fprintf(r.w, "< %x\n", numbered(b[:n], -r.base))
+	if err != nil {
+		return n, err
 	}
-	return n, err
+	if len(r.waiting) > 0 && seqOf(b) >= seqOf(r.waiting[0]) {
+		r.base = seqOf(r.waiting[0])
+		fmt.Fprintf(r.w, "> %x\n", unnumbered(r.waiting[0]))
+		r.waiting = r.waiting[1:]
+	}
+	fmt.Fprintf(r.w, "< %x\n", numbered(b[:n], -r.base))
+	return n, nil
 }
 
 // record runs Clean in the namespace and writes down what is said.

@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -29,9 +28,6 @@ const (
 )
 
 func main() {
-	// A network namespace belongs to a thread: --netns moves this one, and all
-	// sockets and child processes come from it.
-	runtime.LockOSThread()
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}

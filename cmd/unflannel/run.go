@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 
 	"github.com/vishvananda/netns"
 
@@ -94,8 +95,10 @@ func (s settings) newBackends(log *slog.Logger) []unflannel.Backend {
 	return backends
 }
 
-// enter moves this thread to another network namespace. main has locked it.
+// enter moves the calling goroutine to another network namespace for good. The
+// namespace belongs to the thread: all sockets and child processes have to come from it.
 func enter(path string) error {
+	runtime.LockOSThread()
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
 		return fmt.Errorf("open network namespace %s: %w", path, err)
