@@ -93,8 +93,15 @@ func (b *Backend) Read(ctx context.Context, queries []unflannel.Query) (*unflann
 			continue
 		}
 		t, _, err := b.readTable(ctx, q)
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			// IPv6 is switched off (ipv6.disable=1) while the modules of its tables are
+			// there: no packet comes to them, and nobody can have written to them.
+			b.log().DebugContext(ctx, "the kernel has no such family", "backend", b.Name(), "family", q.Family, "error", err)
+			s.Present = slices.DeleteFunc(s.Present, func(f unflannel.Family) bool { return f == q.Family })
+			continue
+		}
 		if err != nil {
-			errs = append(errs, &unflannel.Error{Op: "read table", Backend: b.Name(), Family: q.Family, Table: q.Table, Err: err, Advice: adviceOnTable(err)})
+			errs = append(errs, &unflannel.Error{Op: "read rules", Backend: b.Name(), Family: q.Family, Table: q.Table, Err: err, Advice: adviceOnTable(err)})
 			continue
 		}
 		s.Tables = append(s.Tables, t)

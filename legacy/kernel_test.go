@@ -3,11 +3,13 @@ package legacy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -199,7 +201,7 @@ func TestReadByCapability(t *testing.T) {
 			if !errors.Is(err, unix.EPERM) || len(s.Tables) != 0 || len(s.Present) != 1 {
 				t.Errorf("%s: %+v, %v", test.name, s, err)
 			}
-			checkFailure(t, errors.Unwrap(joined{err}), []string{"read table in table ip nat (legacy): ", "operation not permitted; run with CAP_NET_ADMIN"})
+			checkFailure(t, errors.Unwrap(joined{err}), []string{"read rules in table ip nat (legacy): ", "operation not permitted; run with CAP_NET_ADMIN"})
 		})
 	}
 }
@@ -271,6 +273,29 @@ func TestReadEndsWithContext(t *testing.T) {
 	})
 }
 
+// A kernel with IPv6 switched off may list its tables, but has no socket to ask for
+// them (seen on Linux 5.10 with ipv6.disable=1 and the module ip6table_nat loaded).
+func TestFamilyOff(t *testing.T) {
+	t.Parallel()
+	ns := netnstest.New(t)
+	for _, family := range []unflannel.Family{unflannel.IP, unflannel.IP6} {
+		ns.Restore("legacy", string(family), "*nat\nCOMMIT\n*filter\nCOMMIT\n")
+	}
+	b := New()
+	b.kernel = func(ctx context.Context, family unflannel.Family, name string) (*table, error) {
+		if family == unflannel.IP6 {
+			return nil, fmt.Errorf("open socket: %w", unix.EAFNOSUPPORT)
+		}
+		return kernelTable(ctx, family, name)
+	}
+	ns.Do(func() {
+		s, err := b.Read(t.Context(), append(flannelQueries(unflannel.IP), flannelQueries(unflannel.IP6)...))
+		if err != nil || !slices.Equal(s.Present, []unflannel.Family{unflannel.IP}) || len(s.Tables) != 2 {
+			t.Errorf("families %v, %d tables, %v", s.Present, len(s.Tables), err)
+		}
+	})
+}
+
 // Where the kernel does not show its tables and there is no program: unknown.
 func TestTextWithoutPrograms(t *testing.T) {
 	t.Parallel()
@@ -280,6 +305,6 @@ func TestTextWithoutPrograms(t *testing.T) {
 	b.path = []string{t.TempDir()}
 	ns.Do(func() {
 		_, err := b.Read(t.Context(), flannelQueries(unflannel.IP)[:1])
-		checkFailure(t, err, []string{"read table in table ip nat (legacy): ", "32-bit", "install iptables"})
+		checkFailure(t, err, []string{"read rules in table ip nat (legacy): ", "32-bit", "install iptables"})
 	})
 }
