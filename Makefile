@@ -60,6 +60,14 @@ test-image: ## the real image in real containers (podman with runc)
 test-deploy: ## the manifests of deploy/, against the Kubernetes API's types
 	cd deploy && $(GO) vet ./... && $(GO) test ./...
 
+.PHONY: test-kernels
+test-kernels: ## the tests' core on Debian's kernels 5.10 to the newest, and s390x, under QEMU (some minutes)
+	@kernels/run
+
+.PHONY: test-arch
+test-arch: ## the tests of other architectures' programs, under QEMU's emulation of programs
+	@kernels/arch
+
 .PHONY: release
 release: ## archives of all architectures in bin/release
 	@.ci/release $(VERSION) bin/release
@@ -72,6 +80,10 @@ test-release: ## two releases, from two folders, give the same bytes
 	"$$other/b/.ci/release" v0.0.0 "$$other/two" >/dev/null; \
 	diff "$$other/one/SHA256SUMS" "$$other/two/SHA256SUMS"; \
 	echo "two releases of $$(wc -l <"$$other/one/SHA256SUMS") files, the same bytes"
+
+.PHONY: bench
+bench: tools build ## unflannel beside the ways people use, on up to 50,000 rules (some minutes)
+	@$(GO) run ./bench bin/unflannel
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
