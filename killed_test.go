@@ -24,13 +24,13 @@ import (
 // long reports whether the tests should try everything instead of a sample.
 func long() bool { return os.Getenv("UNFLANNEL_LONG") != "" }
 
-// build builds the program as it is released.
-func build(t *testing.T) string {
+// build builds the program as it is released, with more environment variables.
+func build(t *testing.T, env ...string) string {
 	t.Helper()
 	netnstest.NeedKernel(t)
 	program := filepath.Join(t.TempDir(), "unflannel")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/unflannel")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

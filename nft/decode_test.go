@@ -204,8 +204,9 @@ func TestDecodeIPTables(t *testing.T) {
 					t.Fatalf("%d rules were loaded, %s shows %d, the decoder %d", len(want), program, len(lines), len(got))
 				}
 				for i, r := range got {
-					line := lines[i]
-					if want[i] != "" {
+					line := strings.TrimSuffix(lines[i], " ") // of iptables 1.8.7
+					// Older versions write some of these rules so that they can be told.
+					if want[i] != "" && r.String() != line {
 						line = "-A TEST " + want[i]
 					}
 					if r.String() != line {
@@ -224,7 +225,8 @@ func TestDecodeIPTables(t *testing.T) {
 	}
 }
 
-// nativeRules are rules in nft's syntax, with what the decoder makes of them.
+// nativeRules are rules in nft's syntax, with what the decoder makes of them: where
+// nft's newer versions write a rule in another way, one "or" the other.
 var nativeRules = map[unflannel.Family][][2]string{
 	unflannel.IP: {
 		// As Flannel's nftables mode writes them.
@@ -239,7 +241,7 @@ var nativeRules = map[unflannel.Family][][2]string{
 		{"ip saddr 10.0.0.0/8 drop", "-s 10.0.0.0/8 -j DROP"},
 		{"ip saddr 10.1.2.0/24 drop", "-s 10.1.2.0/24 -j DROP"},
 		{"ip saddr & 255.0.0.255 == 10.0.0.5 drop", "[expression cmp] -j DROP"},
-		{"ip saddr 10.0.0.1-10.0.0.9 accept", "[expression cmp] [expression cmp] -j ACCEPT"},
+		{"ip saddr 10.0.0.1-10.0.0.9 accept", "[expression cmp] [expression cmp] -j ACCEPT or [expression range] -j ACCEPT"},
 		{"ip saddr { 10.0.0.1, 10.0.0.2 } accept", "[expression lookup] -j ACCEPT"},
 		{"ip saddr > 10.0.0.1 accept", "[expression cmp] -j ACCEPT"},
 		{"ip protocol tcp accept", "-p tcp -j ACCEPT"},
@@ -285,9 +287,9 @@ var nativeCommonRules = [][2]string{
 	{"meta l4proto != udp accept", "! -p udp -j ACCEPT"},
 	{"tcp dport 80 accept", "-p tcp -m tcp --dport 80 -j ACCEPT"},
 	{"tcp dport != 80 accept", "-p tcp -m tcp ! --dport 80 -j ACCEPT"},
-	{"tcp dport 80-90 accept", "-p tcp [expression cmp] [expression cmp] -j ACCEPT"},
+	{"tcp dport 80-90 accept", "-p tcp [expression cmp] [expression cmp] -j ACCEPT or -p tcp -m tcp --dport 80:90 -j ACCEPT"},
 	{"tcp dport != 80-90 accept", "-p tcp -m tcp ! --dport 80:90 -j ACCEPT"},
-	{"udp sport 53 udp dport 1024-65535 accept", "-p udp -m udp --sport 53 [expression cmp] [expression cmp] -j ACCEPT"},
+	{"udp sport 53 udp dport 1024-65535 accept", "-p udp -m udp --sport 53 [expression cmp] [expression cmp] -j ACCEPT or -p udp -m udp --sport 53 --dport 1024:65535 -j ACCEPT"},
 	{"tcp flags syn accept", "-p tcp [expression cmp] -j ACCEPT"},
 	{"th dport 53 accept", "[expression cmp] -j ACCEPT"},
 	{"meta mark 0x4000 accept", "-m mark --mark 0x4000 -j ACCEPT"},
@@ -334,9 +336,9 @@ func TestDecodeNative(t *testing.T) {
 				if len(got) != 1 {
 					t.Fatalf("%d rules for %s", len(got), r[0])
 				}
-				want := strings.TrimSuffix("-A "+chain+" "+r[1], " ")
-				if got[0].String() != want {
-					t.Errorf("%s\nis shown as %s\n      want %s", r[0], got[0], want)
+				rest := strings.TrimPrefix(strings.TrimPrefix(got[0].String(), "-A "+chain), " ")
+				if !slices.Contains(strings.Split(r[1], " or "), rest) {
+					t.Errorf("%s\nis shown as %s\n      want %s", r[0], rest, r[1])
 				}
 				if counted := strings.Contains(r[0], "counter"); got[0].Counted != counted {
 					t.Errorf("counter of %s: %v", r[0], got[0].Counted)
