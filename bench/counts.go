@@ -140,18 +140,22 @@ func (t *trace) call(call string) {
 	}
 }
 
-// count runs a command once under perf, if that works here, and once under strace.
-// Before each, prepare brings the leftovers.
+// count runs a command under strace and, if that works here, under perf: there as often
+// as it is timed, since Go's runtime makes some calls more or less each time. Before
+// each, prepare brings the leftovers.
 func (b *bench) count(n *node, w way, prepare func()) counts {
 	n.t.Helper()
-	total := 0
+	var totals []int
 	strace := []string{"-f", "-y", "-s", "0", "-o", b.file("strace")}
 	if b.perf {
-		prepare()
-		b.run(n, w, "perf", perfArgs(b.file("perf"), w.command...)...)
-		var err error
-		if total, err = readPerf(b.file("perf")); err != nil {
-			n.t.Fatalf("count system calls: %v", err)
+		for range b.runs {
+			prepare()
+			b.run(n, w, "perf", perfArgs(b.file("perf"), w.command...)...)
+			total, err := readPerf(b.file("perf"))
+			if err != nil {
+				n.t.Fatalf("count system calls: %v", err)
+			}
+			totals = append(totals, total)
 		}
 		strace = append(strace, "--seccomp-bpf", "-e", watched)
 	}
@@ -162,7 +166,7 @@ func (b *bench) count(n *node, w way, prepare func()) counts {
 		n.t.Fatalf("count system calls: %v", err)
 	}
 	if b.perf {
-		c.syscalls = total
+		c.syscalls = median(totals, func(total int) int { return total })
 	}
 	return c
 }

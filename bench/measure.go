@@ -125,7 +125,7 @@ func (b *bench) run(n *node, w way, program string, arg ...string) {
 	}
 }
 
-func median[T int | time.Duration](samples []sample, f func(sample) T) T {
+func median[S any, T int | time.Duration](samples []S, f func(S) T) T {
 	all := make([]T, len(samples))
 	for i, s := range samples {
 		all[i] = f(s)

@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unflannel/unflannel"
+	"github.com/unflannel/unflannel/internal/file"
 )
 
 // procNet is the calling thread's view: /proc/net is that of the main thread,
@@ -25,16 +24,16 @@ func (b *Backend) tableNames(family unflannel.Family) (names []string, present b
 	if dir == "" {
 		dir = procNet
 	}
-	var file string
+	var name string
 	switch family {
 	case unflannel.IP:
-		file = "ip_tables_names"
+		name = "ip_tables_names"
 	case unflannel.IP6:
-		file = "ip6_tables_names"
+		name = "ip6_tables_names"
 	default:
 		return nil, false, fmt.Errorf("family %q: %w", family, errors.ErrUnsupported)
 	}
-	data, err := readSmall(filepath.Join(dir, file))
+	data, err := file.Read(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		// The kernel lacks the family; or /proc is not mounted, and nothing is known.
 		_, err := os.Stat(dir)
@@ -44,29 +43,4 @@ func (b *Backend) tableNames(family unflannel.Family) (names []string, present b
 		return nil, false, err
 	}
 	return strings.Fields(string(data)), true, nil
-}
-
-// readSmall reads a small file of /proc. Other than os.ReadFile it leaves the runtime's
-// poller alone, whose start is more work for the kernel than all that is read here.
-func readSmall(path string) ([]byte, error) {
-	fail := func(op string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fail("open", err)
-	}
-	defer unix.Close(fd)
-	var data []byte
-	buf := make([]byte, 4096)
-	for {
-		n, err := unix.Read(fd, buf)
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return nil, fail("read", err)
-		case n == 0:
-			return data, nil
-		default:
-			data = append(data, buf[:n]...)
-		}
-	}
 }

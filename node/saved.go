@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
+
+	"github.com/unflannel/unflannel/internal/file"
 )
 
 // savedRules are the files from which distributions restore rules at boot: Debian's
@@ -29,9 +30,9 @@ var traces = [][]byte{
 func SavedRules(root string) ([]string, error) {
 	var warnings []string
 	var errs []error
-	for _, file := range savedRules {
-		path := filepath.Join("/", root, file)
-		text, err := os.ReadFile(path)
+	for _, name := range savedRules {
+		path := filepath.Join("/", root, name)
+		text, err := file.Read(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
