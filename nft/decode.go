@@ -48,9 +48,10 @@ type decoder struct {
 	registers map[uint32]operand
 }
 
-// operand is what a register holds.
+// operand is what a register, and those behind it, hold.
 type operand struct {
 	source source
+	words  uint32 // how many registers of 4 bytes
 	key    uint32 // of meta; the offset of a payload
 	length int    // of a payload load
 	mask   []byte // nil: the whole value
@@ -73,11 +74,26 @@ func (d *decoder) opaque(name, format string, args ...any) {
 
 func (d *decoder) unknown(expression string) { d.opaque(expression, "expression %s", expression) }
 
+// load puts an operand of a size in bytes into registers. What overlaps with it is gone.
+func (d *decoder) load(register uint32, size int, o operand) {
+	o.words = uint32(size+unix.NFT_REG32_SIZE-1) / unix.NFT_REG32_SIZE
+	for r, old := range d.registers {
+		if r < register+o.words && register < r+old.words {
+			delete(d.registers, r)
+		}
+	}
+	d.registers[register] = o
+}
+
 // expression runs one expression.
 func (d *decoder) expression(name, data []byte) error {
 	var e expr
 	if err := e.parse(data); err != nil {
 		return err
+	}
+	if d.rule.Target != (unflannel.Target{}) && string(name) != "counter" {
+		d.opaque(string(name), "then expression %s", name) // it is never reached
+		return nil
 	}
 	switch string(name) {
 	case "counter":
@@ -99,8 +115,8 @@ func (d *decoder) expression(name, data []byte) error {
 		d.rule.Matches = append(d.rule.Matches, xtables.Match(d.family, string(cstring(e.attr(unix.NFTA_MATCH_NAME))),
 			uint8(be32(e.attr(unix.NFTA_MATCH_REV))), e.attr(unix.NFTA_MATCH_INFO)))
 	case "target":
-		d.target(xtables.Target(d.family, string(cstring(e.attr(unix.NFTA_TARGET_NAME))),
-			uint8(be32(e.attr(unix.NFTA_TARGET_REV))), e.attr(unix.NFTA_TARGET_INFO)))
+		d.rule.Target = xtables.Target(d.family, string(cstring(e.attr(unix.NFTA_TARGET_NAME))),
+			uint8(be32(e.attr(unix.NFTA_TARGET_REV))), e.attr(unix.NFTA_TARGET_INFO))
 	case "masq":
 		d.masquerade(e)
 	default:
@@ -159,7 +175,7 @@ func (d *decoder) payload(e expr) {
 	default:
 		d.unknown("payload")
 	}
-	d.registers[e.register(unix.NFTA_PAYLOAD_DREG)] = o
+	d.load(e.register(unix.NFTA_PAYLOAD_DREG), o.length, o)
 }
 
 func (d *decoder) meta(e expr) {
@@ -167,7 +183,11 @@ func (d *decoder) meta(e expr) {
 		d.unknown("meta") // it writes to the packet's metadata
 		return
 	}
-	d.registers[e.register(unix.NFTA_META_DREG)] = operand{source: sourceMeta, key: be32(e.attr(unix.NFTA_META_KEY))}
+	o, size := operand{source: sourceMeta, key: be32(e.attr(unix.NFTA_META_KEY))}, unix.NFT_REG32_SIZE
+	if o.key == unix.NFT_META_IIFNAME || o.key == unix.NFT_META_OIFNAME {
+		size = unix.IFNAMSIZ
+	}
+	d.load(e.register(unix.NFTA_META_DREG), size, o)
 }
 
 func (d *decoder) bitwise(e expr) {
@@ -181,7 +201,7 @@ func (d *decoder) bitwise(e expr) {
 		o = operand{}
 	}
 	o.mask = mask
-	d.registers[e.register(unix.NFTA_BITWISE_DREG)] = o
+	d.load(e.register(unix.NFTA_BITWISE_DREG), int(be32(e.attr(unix.NFTA_BITWISE_LEN))), o)
 }
 
 // cmp compares what a register holds with a value.
@@ -381,29 +401,20 @@ func (d *decoder) immediate(e expr) error {
 		return err
 	}
 	if !ok {
-		d.registers[e.register(unix.NFTA_IMMEDIATE_DREG)] =
-			operand{source: sourceImmediate, value: e.data(unix.NFTA_IMMEDIATE_DATA)}
+		o := operand{source: sourceImmediate, value: e.data(unix.NFTA_IMMEDIATE_DATA)}
+		d.load(e.register(unix.NFTA_IMMEDIATE_DREG), len(o.value), o)
 		return nil
 	}
 	name, known := verdicts[v.code]
 	switch {
 	case v.code == unix.NFT_JUMP || v.code == unix.NFT_GOTO:
-		d.target(unflannel.Target{Name: string(v.chain), Chain: true, Goto: v.code == unix.NFT_GOTO})
+		d.rule.Target = unflannel.Target{Name: string(v.chain), Chain: true, Goto: v.code == unix.NFT_GOTO}
 	case known:
-		d.target(unflannel.Target{Name: name})
+		d.rule.Target = unflannel.Target{Name: name}
 	default:
 		d.opaque("immediate", "verdict %d", v.code)
 	}
 	return nil
-}
-
-// target sets the rule's target. What follows the first is never reached.
-func (d *decoder) target(t unflannel.Target) {
-	if d.rule.Target != (unflannel.Target{}) {
-		d.opaque("target", "then %s", strings.TrimPrefix(t.String(), "-j "))
-		return
-	}
-	d.rule.Target = t
 }
 
 // The flags of nf_tables' nat expressions (enum nf_nat_range_flags in the kernel's
@@ -425,7 +436,7 @@ func (d *decoder) masquerade(e expr) {
 			high = d.registers[e.register(unix.NFTA_MASQ_REG_PROTO_MAX)].value
 		}
 		if len(low) < 2 || len(high) < 2 {
-			d.target(unflannel.Target{Name: "MASQUERADE", Args: "to ports of a register", Opaque: true})
+			d.rule.Target = unflannel.Target{Name: "MASQUERADE", Args: "to ports of a register", Opaque: true}
 			return
 		}
 		from, to := binary.BigEndian.Uint16(low), binary.BigEndian.Uint16(high)
@@ -443,10 +454,10 @@ func (d *decoder) masquerade(e expr) {
 		args = append(args, "--random-fully")
 	}
 	if flags&^known != 0 {
-		d.target(unflannel.Target{Name: "MASQUERADE", Args: fmt.Sprintf("flags 0x%x", flags), Opaque: true})
+		d.rule.Target = unflannel.Target{Name: "MASQUERADE", Args: fmt.Sprintf("flags 0x%x", flags), Opaque: true}
 		return
 	}
-	d.target(unflannel.Target{Name: "MASQUERADE", Args: strings.Join(args, " ")})
+	d.rule.Target = unflannel.Target{Name: "MASQUERADE", Args: strings.Join(args, " ")}
 }
 
 // nativeComment is the comment that nft stores beside a rule, in its own format of
