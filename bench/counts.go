@@ -140,15 +140,15 @@ func (t *trace) call(call string) {
 	}
 }
 
-// count runs a command under strace and, if that works here, under perf: there as often
-// as it is timed, since Go's runtime makes some calls more or less each time. Before
-// each, prepare brings the leftovers.
+// count runs a command under strace and, if that works here, under perf: there some
+// times, since Go's runtime makes some calls more or less each time. Before each,
+// prepare brings the leftovers.
 func (b *bench) count(n *node, w way, prepare func()) counts {
 	n.t.Helper()
 	var totals []int
 	strace := []string{"-f", "-y", "-s", "0", "-o", b.file("strace")}
 	if b.perf {
-		for range b.runs {
+		for range min(b.runs, 5) {
 			prepare()
 			b.run(n, w, "perf", perfArgs(b.file("perf"), w.command...)...)
 			total, err := readPerf(b.file("perf"))
