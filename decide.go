@@ -113,8 +113,12 @@ func (d *decision) ownChain(c *Chain, versions string) {
 	d.findings = append(d.findings, f)
 }
 
+// isOwn reports whether a chain is Flannel's, with all that is in it.
 func (d *decision) isOwn(chain string) bool {
-	return isOwnChain(d.table.Name, chain) || d.oldNetwork.IsValid() && chain == oldChain
+	if !isOwnChain(d.table.Name, chain) && !(d.oldNetwork.IsValid() && chain == oldChain) {
+		return false
+	}
+	return !slices.ContainsFunc(d.table.Chains, func(c *Chain) bool { return c.Name == chain && c.Hook != "" })
 }
 
 // oldChain decides on the chain FLANNEL, whose name alone does not tell.

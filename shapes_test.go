@@ -203,6 +203,22 @@ table ip6 nat {
 		gone: func(netnstest.Line) bool { return false },
 		left: []string{"it has the hook forward", "it has the hook postrouting"},
 	}, {
+		name: "a jump from a base chain of that name", backends: "nft",
+		nft: `
+table ip nat {
+	chain FLANNEL {
+		ip daddr 10.244.0.0/16 counter packets 3 bytes 180 accept
+		ip daddr != 224.0.0.0/4 counter packets 4 bytes 240 masquerade
+	}
+	chain FLANNEL-POSTRTG {
+		type nat hook postrouting priority 100; policy accept;
+		ip saddr 10.244.0.0/16 counter packets 1 bytes 60 jump FLANNEL
+		ip saddr 10.244.0.0/16 counter packets 2 bytes 120 accept
+	}
+}`,
+		gone: func(l netnstest.Line) bool { return l.Contains("FLANNEL\x00") },
+		left: []string{"it has the hook postrouting"},
+	}, {
 		name: "dormant table", backends: "nft",
 		nft: `
 table ip filter {
