@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/unflannel/unflannel"
 	"github.com/unflannel/unflannel/conntrack"
@@ -104,8 +106,14 @@ func enter(path string) error {
 		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}
 	defer ns.Close()
-	if err := netns.Set(ns); err != nil {
+	err = netns.Set(ns)
+	switch {
+	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("enter network namespace %s: %w; this needs the capability CAP_SYS_ADMIN", path, err)
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("enter network namespace %s: %w; it is none: give a path such as /run/netns/NAME or /proc/PID/ns/net", path, err)
+	case err != nil:
+		return fmt.Errorf("enter network namespace %s: %w", path, err)
 	}
 	return nil
 }

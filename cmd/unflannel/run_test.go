@@ -187,11 +187,16 @@ func TestSave(t *testing.T) {
 		t.Errorf("not all came back:\n%s", r.stdout)
 	}
 	before := ns.Dump()
-	second := callIn(t, ns, "clean", "--save", file)
-	if second.status != exitFailed {
-		t.Errorf("exit status %d", second.status)
+	for _, exists := range []string{file + ".legacy.ip6", file} {
+		r := callIn(t, ns, "clean", "--save", file)
+		if r.status != exitFailed {
+			t.Errorf("exit status %d", r.status)
+		}
+		contains(t, "standard error", r.stderr, exists+": file exists; nothing was removed: give a new file")
+		if err := os.Rename(exists, exists+".away"); err != nil {
+			t.Error(err)
+		}
 	}
-	contains(t, "standard error", second.stderr, "file exists: give a new file")
 	if diff := netnstest.Diff(before, ns.Dump()); diff != "" {
 		t.Errorf("the ruleset changed:\n%s", diff)
 	}

@@ -5,10 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unflannel/unflannel"
 	"github.com/unflannel/unflannel/legacy"
@@ -72,16 +76,16 @@ func (s *settings) flags() *flag.FlagSet {
 		s.networks = append(s.networks, networks...)
 		return err
 	})
-	fs.StringVar(&s.netns, "netns", "", "work in the network namespace at this `path`")
+	fs.Func("netns", "work in the network namespace at this `path`", nonEmpty(&s.netns))
 	fs.DurationVar(&s.timeout, "timeout", time.Minute, "give up after this `duration`, --settle not counted; what is not done stays as it was")
 	fs.Var(choiceFlag{"output", outputs, &s.output}, "output", "print the result as `format` text or json")
 	fs.StringVar(&s.termLog, "termination-log", defaultTermLog, "write the summary to the file at this `path` too, if it exists; empty: nowhere")
 	fs.Var(choiceFlag{"log format", logFormats, &s.logFormat}, "log-format", "log as `format` text or json")
 	fs.BoolVar(&s.verbose, "v", false, "log every step to standard error")
-	fs.StringVar(&s.hostRoot, "host-root", "", "run the iptables-legacy programs of the host whose root is mounted at this `directory`")
+	fs.Func("host-root", "run the iptables-legacy programs of the host whose root is mounted at this `directory`", directory(&s.hostRoot))
 	if s.verb == "clean" {
 		fs.BoolVar(&s.dryRun, "dry-run", false, "remove nothing, say what would be removed, and exit as check does")
-		fs.StringVar(&s.save, "save", "", "write what was removed to this new `file`, for iptables-restore --noflush to bring back")
+		fs.Func("save", "write what was removed to this new `file`, for iptables-restore --noflush to bring back", nonEmpty(&s.save))
 		fs.BoolVar(&s.flush, "flush-conntrack", false, "end connections between Flannel's pods that were masqueraded: they keep the wrong address for as long as they live")
 		fs.DurationVar(&s.settle, "settle", 0, "watch for this `duration` afterwards whether leftovers come back, as they do while flanneld runs; 12s is enough")
 		fs.DurationVar(&s.lockWait, "lock-wait", legacy.DefaultLockWait, "wait this `duration` for the lock of iptables-legacy")
@@ -131,6 +135,32 @@ func spelled(message string) string {
 		return value + ": give a number and a unit, such as 30s or 2m"
 	}
 	return message
+}
+
+// nonEmpty takes a path. An empty one is the unset variable of a script, and to go on
+// as if the flag were missing would work in another place than was meant.
+func nonEmpty(path *string) func(string) error {
+	return func(value string) error {
+		if value == "" {
+			return errors.New("the path is empty")
+		}
+		*path = value
+		return nil
+	}
+}
+
+// directory takes the path of a directory that exists, as far as may be seen.
+func directory(path *string) func(string) error {
+	return func(value string) error {
+		info, err := os.Stat(value)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			return err
+		}
+		if err == nil && !info.IsDir() {
+			return errors.New("it is not a directory")
+		}
+		return nonEmpty(path)(value)
+	}
 }
 
 // listFlag is a list of known words, separated by commas.

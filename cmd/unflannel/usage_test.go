@@ -41,6 +41,15 @@ func TestMistakes(t *testing.T) {
 		{"clean --dry-run=maybe", []string{"--dry-run", "without a value"}},
 		{"help cleen", []string{`unknown verb "cleen": did you mean clean?`}},
 		{"check --netns /nonexistent/ns", []string{"open network namespace /nonexistent/ns", "no such file"}},
+		{"check --netns /dev/null", []string{"enter network namespace /dev/null", "it is none", "/proc/PID/ns/net"}},
+		{"check --netns=", []string{"--netns", "the path is empty"}},
+		{"clean --save=", []string{"--save", "the path is empty"}},
+		{"clean --host-root=", []string{"--host-root", "no such file"}},
+		{"clean --host-root /nonexistent/host", []string{"--host-root", "no such file"}},
+		{"clean --host-root /dev/null", []string{"--host-root", "not a directory"}},
+		{"clean --host-root /dev/null/x", []string{"--host-root", "not a directory"}},
+		{"clean --subnet-env=", []string{"--subnet-env", "no such file"}},
+		{"clean --save /dev/null", []string{"/dev/null", "file exists", "nothing was removed", "give a new file"}},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			t.Parallel()
