@@ -119,8 +119,8 @@ func (b *bench) all() error {
 		var results []result
 		for _, size := range b.sizes {
 			begin := time.Now()
-			s := &stage{}
-			if err := s.run(func() { results = append(results, b.measure(s, v.name, size)...) }); err != nil {
+			s := &netnstest.Stage{Output: os.Stderr}
+			if err := s.Run(func() { results = append(results, b.measure(s, v.name, size)...) }); err != nil {
 				return err
 			}
 			fmt.Fprintf(os.Stderr, "%s, %d rules: measured in %s\n", v.title, size, time.Since(begin).Round(time.Second))

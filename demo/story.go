@@ -12,7 +12,7 @@ import (
 
 // story is one telling of it.
 type story struct {
-	*stage
+	*netnstest.Stage
 	screen
 	program string // the path of unflannel
 	fault   *netnstest.Fault
@@ -25,8 +25,8 @@ func play(out screen, program string) error {
 	out.say("%s", out.paint(bold, "From Flannel to Calico: the firewall rules that stay behind"))
 	out.say("%s", introduction)
 	for _, variant := range []string{"nft", "legacy"} {
-		s := &story{stage: &stage{}, screen: out, program: program, variant: variant}
-		if err := s.run(s.tell); err != nil {
+		s := &story{Stage: &netnstest.Stage{Output: out.w}, screen: out, program: program, variant: variant}
+		if err := s.Run(s.tell); err != nil {
 			return err
 		}
 	}
