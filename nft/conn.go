@@ -94,6 +94,33 @@ func (c *conn) answer(ctx context.Context, seq uint32, m message, f func(attrs [
 	dump := binary.NativeEndian.Uint16(m[6:])&unix.NLM_F_DUMP == unix.NLM_F_DUMP
 	want := binary.NativeEndian.Uint16(m[4:]) - 1 // each NEW comes before its GET
 	interrupted := false
+	return c.messages(ctx, func(h header) (last bool, err error) {
+		if h.seq != seq {
+			return false, nil // the rest of answers that an error cut short
+		}
+		interrupted = interrupted || h.flags&unix.NLM_F_DUMP_INTR != 0
+		if h.typ == unix.NLMSG_ERROR {
+			if err := errorOf(h); err != nil {
+				return true, err
+			}
+		}
+		if dump && h.typ == unix.NLMSG_DONE {
+			err := doneError(h)
+			if err == nil && interrupted {
+				err = errInterrupted
+			}
+			return true, err
+		}
+		if h.typ != want || len(h.body) < sizeofNfgenmsg {
+			return true, errMalformed
+		}
+		return !dump, f(h.body[sizeofNfgenmsg:])
+	})
+}
+
+// messages hands each message that comes to f, until f says that it was the last or
+// fails.
+func (c *conn) messages(ctx context.Context, f func(header) (last bool, err error)) error {
 	for {
 		n, err := c.receive(ctx, c.buf)
 		if err != nil {
@@ -105,36 +132,12 @@ func (c *conn) answer(ctx context.Context, seq uint32, m message, f func(attrs [
 			if h, b, err = nextMessage(b); err != nil {
 				return err
 			}
-			if h.seq != seq {
-				continue // the rest of answers that an error cut short
-			}
-			interrupted = interrupted || h.flags&unix.NLM_F_DUMP_INTR != 0
-			if h.typ == unix.NLMSG_ERROR {
-				if err := errorOf(h); err != nil {
-					return err
-				}
-			}
-			if dump && h.typ == unix.NLMSG_DONE {
-				if err := doneError(h); err != nil {
-					return err
-				}
-				if interrupted {
-					return errInterrupted
-				}
-				return nil
-			}
-			if h.typ != want || len(h.body) < sizeofNfgenmsg {
-				return errMalformed
-			}
-			if err := f(h.body[sizeofNfgenmsg:]); err != nil {
+			if last, err := f(h); last || err != nil {
 				return err
-			}
-			if !dump {
-				return nil
 			}
 		}
 		if err := ctx.Err(); err != nil {
-			return err // an answer without end
+			return err // messages without end
 		}
 	}
 }
@@ -174,33 +177,17 @@ func (c *conn) commit(ctx context.Context, generation uint32, messages []message
 // acknowledgement reads the answers to a batch whose first message and whose last
 // that is answered have the given sequence numbers.
 func (c *conn) acknowledgement(ctx context.Context, first, last uint32) error {
-	for {
-		n, err := c.receive(ctx, c.buf)
-		if err != nil {
-			return err
+	return c.messages(ctx, func(h header) (bool, error) {
+		if h.typ != unix.NLMSG_ERROR || h.seq < first || h.seq > last {
+			return false, nil
 		}
-		c.received += n
-		for b := c.buf[:n]; len(b) > 0; {
-			var h header
-			if h, b, err = nextMessage(b); err != nil {
-				return err
-			}
-			if h.typ != unix.NLMSG_ERROR || h.seq < first || h.seq > last {
-				continue
-			}
-			err := errorOf(h)
-			var r *refusal
-			if errors.As(err, &r) {
-				r.seq -= first + 1 // now the message's index, -1 for the batch's begin
-			}
-			if err != nil || h.seq == last {
-				return err
-			}
+		err := errorOf(h)
+		var r *refusal
+		if errors.As(err, &r) {
+			r.seq -= first + 1 // now the message's index, -1 for the batch's begin
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
+		return h.seq == last, err
+	})
 }
 
 // errorOf is the error of an error message, nil if it is an acknowledgement. The
