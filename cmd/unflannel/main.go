@@ -84,6 +84,9 @@ func (p program) verb(ctx context.Context, args []string) (int, error) {
 		if errors.Is(err, errHelp) {
 			return exitNothingLeft, p.help(verb)
 		}
+		if err == nil {
+			err = s.resolve()
+		}
 		if err != nil {
 			return exitFailed, fmt.Errorf("%w (%s help %s)", err, p.name, verb)
 		}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
+
+	"github.com/unflannel/unflannel/internal/file"
 )
 
 // parseNetwork reads a network in CIDR notation, which has to name the network
@@ -26,15 +28,11 @@ func parseNetwork(s string) (netip.Prefix, error) {
 // readSubnetEnv reads the cluster's networks from the file that Flannel leaves for
 // its CNI plugin.
 func readSubnetEnv(path string) ([]netip.Prefix, error) {
-	text, err := os.ReadFile(path)
+	text, err := file.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	networks, err := parseSubnetEnv(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return networks, nil
+	return parseSubnetEnv(string(text))
 }
 
 // parseSubnetEnv takes the lines FLANNEL_NETWORK and FLANNEL_IPV6_NETWORK. Versions
@@ -58,7 +56,7 @@ func parseSubnetEnv(text string) ([]netip.Prefix, error) {
 		}
 	}
 	if len(networks) == 0 {
-		return nil, fmt.Errorf("no FLANNEL_NETWORK and no FLANNEL_IPV6_NETWORK in it")
+		return nil, errors.New("no FLANNEL_NETWORK and no FLANNEL_IPV6_NETWORK in it")
 	}
 	return networks, nil
 }

@@ -5,9 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unflannel/unflannel"
 	"github.com/unflannel/unflannel/legacy"
@@ -19,21 +23,22 @@ var verbs = []string{"check", "clean", "version", "help"}
 type settings struct {
 	verb string
 
-	backends  []string
-	families  []unflannel.Family
-	networks  []netip.Prefix
-	dryRun    bool
-	netns     string
-	hostRoot  string
-	lockWait  time.Duration
-	settle    time.Duration
-	flush     bool
-	save      string
-	timeout   time.Duration
-	output    string
-	termLog   string
-	verbose   bool
-	logFormat string
+	backends   []string
+	families   []unflannel.Family
+	networks   []netip.Prefix
+	subnetEnvs []string
+	dryRun     bool
+	netns      string
+	hostRoot   string
+	lockWait   time.Duration
+	settle     time.Duration
+	flush      bool
+	save       string
+	timeout    time.Duration
+	output     string
+	termLog    string
+	verbose    bool
+	logFormat  string
 }
 
 var (
@@ -67,20 +72,19 @@ func (s *settings) flags() *flag.FlagSet {
 		return err
 	})
 	fs.Func("subnet-env", "as --network, with the networks in Flannel's own `file` (/run/flannel/subnet.env)", func(value string) error {
-		networks, err := readSubnetEnv(value)
-		s.networks = append(s.networks, networks...)
-		return err
+		s.subnetEnvs = append(s.subnetEnvs, value)
+		return nonEmpty(value)
 	})
-	fs.Func("netns", "work in the network namespace at this `path`", nonEmpty(&s.netns))
+	fs.Func("netns", "work in the network namespace at this `path`", path(&s.netns))
 	fs.DurationVar(&s.timeout, "timeout", time.Minute, "give up after this `duration`, --settle not counted; what is not done stays as it was")
 	fs.Var(choiceFlag{"output", outputs, &s.output}, "output", "print the result as `format` text or json")
 	fs.StringVar(&s.termLog, "termination-log", defaultTermLog, "write the summary to the file at this `path` too, if it exists; empty: nowhere")
 	fs.Var(choiceFlag{"log format", logFormats, &s.logFormat}, "log-format", "log as `format` text or json")
 	fs.BoolVar(&s.verbose, "v", false, "log every step to standard error")
-	fs.Func("host-root", "run the iptables-legacy programs of the host whose root is mounted at this `directory`", directory(&s.hostRoot))
+	fs.Func("host-root", "run the iptables-legacy programs of the host whose root is mounted at this `directory`", path(&s.hostRoot))
 	if s.verb == "clean" {
 		fs.BoolVar(&s.dryRun, "dry-run", false, "remove nothing, say what would be removed, and exit as check does")
-		fs.Func("save", "write what was removed to this new `file`, for iptables-restore --noflush to bring back", nonEmpty(&s.save))
+		fs.Func("save", "write what was removed to this new `file`, for iptables-restore --noflush to bring back", path(&s.save))
 		fs.BoolVar(&s.flush, "flush-conntrack", false, "end connections between Flannel's pods that were masqueraded: they keep the wrong address for as long as they live")
 		fs.DurationVar(&s.settle, "settle", 0, "watch for this `duration` afterwards whether leftovers come back, as they do while flanneld runs; 12s is enough")
 		fs.DurationVar(&s.lockWait, "lock-wait", legacy.DefaultLockWait, "wait this `duration` for the lock of iptables-legacy")
@@ -90,7 +94,7 @@ func (s *settings) flags() *flag.FlagSet {
 
 var errHelp = errors.New("help wanted")
 
-// parse reads the flags that follow the verb.
+// parse reads the flags that follow the verb. It touches no file.
 func (s *settings) parse(args []string) error {
 	s.output, s.logFormat = "text", "text"
 	fs := s.flags()
@@ -115,6 +119,36 @@ func (s *settings) parse(args []string) error {
 	}
 	if s.verb == "clean" && s.lockWait <= 0 {
 		return fmt.Errorf("--lock-wait %s is not a time to wait: give a duration above 0, such as 30s", s.lockWait)
+	}
+	return nil
+}
+
+// resolve looks at the files and directories that the flags name. It is apart from
+// parse so that --help helps wherever it stands.
+func (s *settings) resolve() error {
+	for _, file := range s.subnetEnvs {
+		networks, err := readSubnetEnv(file)
+		if err != nil {
+			return fmt.Errorf("--subnet-env %s: %w", file, err)
+		}
+		s.networks = append(s.networks, networks...)
+	}
+	if s.hostRoot != "" {
+		if err := mustBeDirectory(s.hostRoot); err != nil {
+			return fmt.Errorf("--host-root %s: %w", s.hostRoot, err)
+		}
+	}
+	return nil
+}
+
+// mustBeDirectory fails where there is no directory, as far as may be seen.
+func mustBeDirectory(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return err
+	}
+	if err == nil && !info.IsDir() {
+		return errors.New("it is not a directory")
 	}
 	return nil
 }

@@ -3,38 +3,25 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// nonEmpty takes a path. An empty one is the unset variable of a script, and to go on
-// as if the flag were missing would work in another place than was meant.
-func nonEmpty(path *string) func(string) error {
+// path takes a path.
+func path(to *string) func(string) error {
 	return func(value string) error {
-		if value == "" {
-			return errors.New("the path is empty")
-		}
-		*path = value
-		return nil
+		*to = value
+		return nonEmpty(value)
 	}
 }
 
-// directory takes the path of a directory that exists, as far as may be seen.
-func directory(path *string) func(string) error {
-	return func(value string) error {
-		info, err := os.Stat(value)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			return err
-		}
-		if err == nil && !info.IsDir() {
-			return errors.New("it is not a directory")
-		}
-		return nonEmpty(path)(value)
+// nonEmpty refuses an empty path. It is the unset variable of a script, and to go on
+// as if the flag were missing would work in another place than was meant.
+func nonEmpty(path string) error {
+	if path == "" {
+		return errors.New("the path is empty")
 	}
+	return nil
 }
 
 // listFlag is a list of known words, separated by commas.
