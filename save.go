@@ -15,20 +15,21 @@ type Saved struct {
 	removed []Finding
 }
 
-// Undo returns what a report says was removed, divided by the program that can
-// bring it back.
+// Undo returns what a report says was removed, one part for each program that can
+// bring it back. A report lists things in the order in which they were removed:
+// after a retry, those of one program need not stand together.
 func (r *Report) Undo() []Saved {
 	var all []Saved
 	for _, f := range r.Findings {
 		if f.State != StateRemoved {
 			continue
 		}
-		n := len(all)
-		if n == 0 || all[n-1].Backend != f.Backend || all[n-1].Family != f.Family {
+		i := slices.IndexFunc(all, func(s Saved) bool { return s.Backend == f.Backend && s.Family == f.Family })
+		if i < 0 {
+			i = len(all)
 			all = append(all, Saved{Backend: f.Backend, Family: f.Family})
-			n++
 		}
-		all[n-1].removed = append(all[n-1].removed, f)
+		all[i].removed = append(all[i].removed, f)
 	}
 	return all
 }
@@ -49,13 +50,16 @@ func (s Saved) Program() string {
 func (s Saved) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# removed by unflannel; bring it back with: %s --noflush FILE\n", s.Program())
-	for i := 0; i < len(s.removed); {
-		n := i
-		for n < len(s.removed) && s.removed[n].Table == s.removed[i].Table {
-			n++
+	var tables []string
+	byTable := map[string][]Finding{}
+	for _, f := range s.removed {
+		if byTable[f.Table] == nil {
+			tables = append(tables, f.Table)
 		}
-		writeTable(&b, s.removed[i:n])
-		i = n
+		byTable[f.Table] = append(byTable[f.Table], f)
+	}
+	for _, table := range tables {
+		writeTable(&b, byTable[table])
 	}
 	n, err := io.WriteString(w, b.String())
 	return int64(n), err
@@ -73,15 +77,19 @@ func writeTable(b *strings.Builder, removed []Finding) {
 		}
 		own[f.Chain] = own[f.Chain] || f.Kind == KindChain
 	}
+	inOrder := slices.SortedStableFunc(slices.Values(removed), func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.Chain, b.Chain), cmp.Compare(a.Position, b.Position), strings.Compare(a.Rule, b.Rule))
+	})
+	// What came back and was removed again need not be there twice.
+	inOrder = slices.CompactFunc(inOrder, func(a, b Finding) bool {
+		return a.Kind == b.Kind && a.Chain == b.Chain && a.Position == b.Position && a.Rule == b.Rule
+	})
 	fmt.Fprintf(b, "*%s\n", table)
-	for _, f := range removed {
+	for _, f := range inOrder {
 		if f.Kind == KindChain {
 			fmt.Fprintf(b, ":%s - [0:0]\n", f.Chain)
 		}
 	}
-	inOrder := slices.SortedStableFunc(slices.Values(removed), func(a, b Finding) int {
-		return cmp.Or(strings.Compare(a.Chain, b.Chain), cmp.Compare(a.Position, b.Position))
-	})
 	for _, inOwn := range []bool{true, false} {
 		for _, f := range inOrder {
 			if f.Kind == KindChain || own[f.Chain] != inOwn {

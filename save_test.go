@@ -1,6 +1,8 @@
 package unflannel_test
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"strings"
@@ -9,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/unflannel/unflannel"
+	"github.com/unflannel/unflannel/legacy"
+	"github.com/unflannel/unflannel/nft"
 )
 
 // TestSave removes and brings back: what iptables-save prints is then what it was,
@@ -55,6 +59,85 @@ func TestSave(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSaveAfterRetry: a report lists what was removed attempt by attempt. What one
+// program brings back is one part all the same, and what was removed twice is in it
+// once.
+func TestSaveAfterRetry(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"ip":  "testdata/rulesets/flannel-v0.28.9-iptables-busy-node.v4.save",
+		"ip6": "testdata/rulesets/flannel-v0.28.9-iptables-busy-node.v6.save",
+	}
+	for _, backend := range []unflannel.Backend{nft.New(), legacy.New()} {
+		for name, afterFirst := range map[string]func(node){
+			"interrupted": func(node) {},
+			"written again": func(n node) {
+				n.MustRun("*nat\n:FLANNEL-POSTRTG - [0:0]\n"+
+					"[3:180] -A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -m comment --comment \"flanneld masq\" -j RETURN\n"+
+					"[3:180] -A POSTROUTING -m comment --comment \"flanneld masq\" -j FLANNEL-POSTRTG\nCOMMIT\n",
+					"iptables-"+backend.Name()+"-restore", "--noflush", "-c")
+			},
+		} {
+			t.Run(backend.Name()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t)
+				for family, file := range files {
+					text, err := os.ReadFile(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n.Restore(backend.Name(), family, strings.ReplaceAll(string(text), "\n-A", "\n[3:180] -A"))
+				}
+				saved := func() string {
+					return n.savedLines("iptables-"+backend.Name()+"-save") + n.savedLines("ip6tables-"+backend.Name()+"-save")
+				}
+				before := saved()
+
+				b := &piecemeal{Backend: backend, afterFirst: func() { afterFirst(n) }}
+				var report *unflannel.Report
+				var err error
+				n.Do(func() { report, err = unflannel.Clean(t.Context(), unflannel.Options{}, b) })
+				if err != nil || report.Outcome != unflannel.NothingLeft {
+					t.Fatalf("error %v, outcome %s: %s", err, report.Outcome, report.Summary)
+				}
+				undo := report.Undo()
+				if len(undo) != 2 {
+					t.Fatalf("%d programs are needed to bring it back, want 2", len(undo))
+				}
+				var texts strings.Builder
+				for _, s := range undo {
+					var b strings.Builder
+					if _, err := s.WriteTo(&b); err != nil {
+						t.Fatal(err)
+					}
+					n.MustRun(b.String(), s.Program(), "--noflush", "-c")
+					texts.WriteString(b.String())
+				}
+				if diff := cmp.Diff(before, saved()); diff != "" {
+					t.Errorf("not what it was (-want +got):\n%s\nfrom:\n%s", diff, texts.String())
+				}
+			})
+		}
+	}
+}
+
+// piecemeal is a backend whose first removal reaches only the first and the last
+// table before another program comes between.
+type piecemeal struct {
+	unflannel.Backend
+	afterFirst func()
+	attempts   int
+}
+
+func (b *piecemeal) Remove(ctx context.Context, s *unflannel.Snapshot, removals []unflannel.Removal) error {
+	if b.attempts++; b.attempts > 1 {
+		return b.Backend.Remove(ctx, s, removals)
+	}
+	err := b.Backend.Remove(ctx, s, []unflannel.Removal{removals[0], removals[len(removals)-1]})
+	b.afterFirst()
+	return errors.Join(err, &unflannel.Error{Op: "remove leftovers", Backend: b.Name(), Err: unflannel.ErrConflict})
 }
 
 // savedLines are the lines of iptables-save that tell of rules and chains; policies'
